@@ -41,8 +41,11 @@ const margin = 100 * time.Millisecond
 //	}
 const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,120/10s"
 
-// defaultWarmup lets the new sender of the bundled campaign begin slowly.
-const defaultWarmup = "vandelay=0s 2/1s; 10s 4/1s; 15s 8/1s; 20s -"
+// aWarmup shows what a ramp looks like.
+const aWarmup = `"ramp 50/day x2 max 400 from 2026-12-01 @Europe/Paris"`
+
+// defaultRaise lets the new sender of the bundled campaign begin slowly, in seconds.
+const defaultRaise = "vandelay=0s 2/1s; 10s 4/1s; 15s 8/1s; 20s -"
 
 // addHours adds the opening hours in which mails may start to the global scope; none if the text is empty. In Go, they
 // would be throttle.OpenHours("Mon-Fri 09:00-17:00 @Europe/Paris").
@@ -66,6 +69,18 @@ func (o *options) addPerDay(text string) error {
 	return o.add(scopeTenant, units+"/"+throttle.Day+"@"+zone)
 }
 
+// addWarmup adds a ramp to the global scope, for the address that all mails are sent from is new; none if the text is
+// empty. In Go, it would be throttle.Ramp("50/day x2 max 400 from 2026-12-01 @Europe/Paris").
+func (o *options) addWarmup(text string) error {
+	if text == "" {
+		return nil
+	}
+	if limit, err := throttle.ParseLimit(text); err == nil && limit.Ramp == "" {
+		return fmt.Errorf("%s does not grow: want a ramp, such as %s", limit, aWarmup)
+	}
+	return o.add(throttle.Global, text)
+}
+
 func (o *options) add(scope, text string) error {
 	limit, err := throttle.ParseLimit(text)
 	if err != nil {
@@ -82,27 +97,27 @@ func (o *options) add(scope, text string) error {
 	return nil
 }
 
-// beginWarmUp takes the step of the warm-up that is due before the first mail.
-func (e *emailer) beginWarmUp(ctx context.Context) error {
-	if !e.warmup.Among(e.campaign) {
-		e.warmup = campaign.Warmup{}
+// beginRaise takes the step of the raise that is due before the first mail.
+func (e *emailer) beginRaise(ctx context.Context) error {
+	if !e.raise.Among(e.campaign) {
+		e.raise = campaign.Raise{}
 	}
-	if len(e.warmup.Steps) == 0 || e.warmup.Steps[0].After > 0 {
+	if len(e.raise.Steps) == 0 || e.raise.Steps[0].After > 0 {
 		return nil
 	}
-	return e.grow(ctx, e.warmup.Steps[0])
+	return e.take(ctx, e.raise.Steps[0])
 }
 
-// warmUp takes the other steps, each at its time.
-func (e *emailer) warmUp(ctx context.Context, began time.Time) {
-	for _, s := range e.warmup.Steps {
+// keepRaising takes the other steps, each at its time.
+func (e *emailer) keepRaising(ctx context.Context, began time.Time) {
+	for _, s := range e.raise.Steps {
 		if s.After == 0 {
 			continue
 		}
 		if !rig.SleepUntil(ctx, began.Add(s.After)) {
 			return
 		}
-		if err := e.grow(ctx, s); err != nil {
+		if err := e.take(ctx, s); err != nil {
 			if ctx.Err() == nil {
 				e.Progress.Say("%v: its limit stays as it is", err)
 			}
@@ -111,9 +126,9 @@ func (e *emailer) warmUp(ctx context.Context, began time.Time) {
 	}
 }
 
-// grow gives the new sender the limits of a step, in all processes at once.
-func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
-	at, tenant := e.Now(), e.warmup.Tenant
+// take gives the tenant the limits of a step, in all processes at once.
+func (e *emailer) take(ctx context.Context, s campaign.Step) error {
+	at, tenant := e.Now(), e.raise.Tenant
 	var limits []throttle.Limit
 	var err error
 	if s.Last() {
@@ -123,25 +138,25 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 		err = inspect.New(e.throttle).SetLimits(ctx, scopeTenant, tenant, limits)
 	}
 	if err != nil {
-		return fmt.Errorf("warm-up of %s: %w", tenant, err)
+		return fmt.Errorf("raise of %s: %w", tenant, err)
 	}
 	e.ledger.LimitChanged(at, scopeTenant, tenant, limits)
 	e.Progress.Say("%s may start %s", tenant, s)
 	return nil
 }
 
-// lasting returns the quotas and hours of tenants, which hold during the warm-up too.
+// lasting returns the quotas and hours of tenants, which hold during the raise too.
 func (e *emailer) lasting() []throttle.Limit {
 	return slices.DeleteFunc(slices.Clone(rig.LimitsOf(e.scopes, scopeTenant)),
 		func(l throttle.Limit) bool { return l.Zone() == "" })
 }
 
-// coolDown resets the limits of the warm-up, which would outlive this run in Redis.
-func (e *emailer) coolDown(ctx context.Context) {
-	if len(e.warmup.Steps) == 0 {
+// endRaise resets the limits of the raise, which would outlive this run in Redis.
+func (e *emailer) endRaise(ctx context.Context) {
+	if len(e.raise.Steps) == 0 {
 		return
 	}
-	if err := inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
-		e.Progress.Say("warm-up of %s: %v", e.warmup.Tenant, err)
+	if err := inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, e.raise.Tenant); err != nil {
+		e.Progress.Say("raise of %s: %v", e.raise.Tenant, err)
 	}
 }

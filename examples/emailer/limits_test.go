@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// A warm-up replaces the windows of its tenant, and leaves quota and hours in force.
+// A raise replaces the windows of its tenant, and leaves quota and hours in force.
 func TestQuotaAndHoursLast(t *testing.T) {
 	t.Parallel()
 	scopes, err := rig.ParseLimits("global=5/1s;tenant=30/1s,open Mon-Fri 09:00-17:00 @UTC,250/10s", throttle.Global,

@@ -157,25 +157,25 @@ func (e *emailer) run(ctx context.Context) error {
 	enqueued := make(chan error, 1)
 	var aside sync.WaitGroup
 	aside.Go(func() { enqueued <- e.enqueueAll(working, began, batches) })
-	aside.Go(func() { e.warmUp(working, began) })
+	aside.Go(func() { e.keepRaising(working, began) })
 	err = e.ledger.Wait(ctx, enqueued)
 	cancel()
 	e.shaper.Stop()     // mails that wait for their start go back to asynq at once
 	e.server.Shutdown() // mails that are being sent are finished
 	aside.Wait()
-	e.coolDown(context.WithoutCancel(ctx))
+	e.endRaise(context.WithoutCancel(ctx))
 	return err
 }
 
 // prepare runs before the first mail: it finds what an earlier run has left, takes the
-// first step of the warm-up, and says when the mails are expected to start. It returns
+// first step of the raise, and says when the mails are expected to start. It returns
 // the mails to send, by their arrival.
 func (e *emailer) prepare(ctx context.Context) ([][]*campaign.Mail, error) {
 	batches, err := e.ledger.Resume()
 	if err != nil {
 		return nil, err
 	}
-	if err := e.beginWarmUp(ctx); err != nil {
+	if err := e.beginRaise(ctx); err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {

@@ -17,7 +17,7 @@ type options struct {
 	scopes       []throttle.Scope // from -limits
 	connections  int64            // to one domain at once
 	plan         bool             // mails are planned when they are enqueued
-	warmup       campaign.Warmup
+	raise        campaign.Raise
 	smtp         string // host:port; empty for the one inside
 	metrics      string // host:port to serve metrics at; empty for none
 }
@@ -36,8 +36,11 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.Int64Var(&o.connections, "connections", 2, "how many connections to one domain at once")
 	flags.BoolVar(&o.plan, "plan", true,
 		"plan mails when they are enqueued; if false, each is put back when a worker takes it")
-	warmup := flags.String("warmup", defaultWarmup,
-		"growing limit of a tenant: `tenant=time units/window;…`, where - stands for the configured limits; "+
+	warmup := flags.String("warmup", "",
+		"`ramp` of the recipients of all mails in a day, for a new address to send from, such as "+aWarmup+
+			" (default: none)")
+	raise := flags.String("raise", defaultRaise,
+		"limit of a tenant, raised while it runs: `tenant=time units/window;…`, where - stands for the configured limits; "+
 			"ignored if the campaign has no mails of the tenant")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.metrics, "metrics", "",
@@ -59,6 +62,11 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	if err := o.addPerDay(*perDay); err != nil {
 		return o, fmt.Errorf("-per-day: %w", err)
 	}
-	o.warmup, err = campaign.ParseWarmup(*warmup)
-	return o, err
+	if err := o.addWarmup(*warmup); err != nil {
+		return o, fmt.Errorf("-warmup: %w", err)
+	}
+	if o.raise, err = campaign.ParseRaise(*raise); err != nil {
+		return o, fmt.Errorf("-raise: %w", err)
+	}
+	return o, nil
 }

@@ -174,13 +174,13 @@ func TestRunLeavesABusyDomainAlone(t *testing.T) {
 	}
 }
 
-// A limit that grows is checked as it grows, and is not left behind in Redis.
-func TestRunWarmsUp(t *testing.T) {
+// A limit that is raised is checked as it is raised, and is not left behind in Redis.
+func TestRunRaisesALimit(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
 	redis.ClockTTL(true)
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-limits", "tenant=100/500ms",
-		"-redis", redis.Addr(), "-warmup", "tenant1=0s 4/500ms; 2s 8/500ms")
+		"-redis", redis.Addr(), "-raise", "tenant1=0s 4/500ms; 2s 8/500ms")
 	if status != rig.ExitOK || s.WindowsOver != 0 {
 		t.Fatalf("status %d, %d windows over\n%s", status, s.WindowsOver, log)
 	}
@@ -191,11 +191,11 @@ func TestRunWarmsUp(t *testing.T) {
 	if want := []string{"100/500ms", "4/500ms", "8/500ms"}; !slices.Equal(limits, want) {
 		t.Errorf("the limits %s were checked, want %s", limits, want)
 	}
-	if len(s.Warmup) != 2 || s.Warmup[0].Fullest > 4 || s.Warmup[1].Fullest > 8 ||
-		s.Warmup[0].Mails+s.Warmup[1].Mails < 21 {
-		t.Errorf("warm-up: %+v, want two steps and the tenant's 21 mails", s.Warmup)
+	if len(s.Raised) != 2 || s.Raised[0].Fullest > 4 || s.Raised[1].Fullest > 8 ||
+		s.Raised[0].Mails+s.Raised[1].Mails < 21 {
+		t.Errorf("raised: %+v, want two steps and the tenant's 21 mails", s.Raised)
 	}
-	if n := s.Warmup[0].Units; n < 8 { // two windows of four pass in two seconds of a machine that is not busy
+	if n := s.Raised[0].Units; n < 8 { // two windows of four pass in two seconds of a machine that is not busy
 		inFull(t, "%d units started in the first step, want 8", n)
 	}
 	client := goredis.NewClient(&goredis.Options{Addr: redis.Addr()})
@@ -401,8 +401,12 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-per-day", "many@UTC"}, `-per-day: throttle: limit "many/day@UTC": units "many"`},
 		{[]string{"-per-day", "400@Mars"}, `"Mars" is no time zone`},
 		{[]string{"-per-day", "0@UTC"}, "-per-day: under 0/day@UTC nothing ever starts"},
+		{[]string{"-warmup", "50/day@UTC"}, "-warmup: 50/day@UTC does not grow: want a ramp, such as"},
+		{[]string{"-warmup", "ramp 50/day x2 from 2026-12-01 @UTC"}, "x2 never ends: want a max"},
+		{[]string{"-warmup", "ramp 5 9/day from 2026-12-01 @UTC", "-limits", "global=9/day@UTC"},
+			"two limits of this kind"},
 		{[]string{"-connections", "0"}, "-connections 0 is not between 1 and 1000"},
-		{[]string{"-warmup", "acme=soon 1/1s"}, "warmup: \"soon 1/1s\": soon is not a duration"},
+		{[]string{"-raise", "acme=soon 1/1s"}, "-raise: \"soon 1/1s\": soon is not a duration"},
 		{[]string{"-campaign", "no-such-file.csv"}, "no-such-file.csv"},
 		{[]string{"-campaign", broken}, "line 2: tenant is empty"},
 		{[]string{"-smtp", "mailhost"}, `"mailhost" is not host:port`},
@@ -430,7 +434,7 @@ func TestHelp(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	for _, flag := range []string{"-campaign", "-limits", "-connections", "-hours", "-per-day", "-redis", "-smtp",
-		"-plan", "-warmup",
+		"-plan", "-warmup", "-raise",
 		"-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())

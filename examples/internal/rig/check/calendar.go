@@ -59,30 +59,32 @@ func openOn(date time.Time, text, closed string, zone *time.Location) []Open {
 	return open
 }
 
-// fullestPeriod returns the most units of one period of a quota while it is in force, how many periods hold more than
-// the quota, and when the fullest began. Events that come within the given duration after the beginning of a period
+// fullestPeriod returns the most units of one period at an event at which the quota is in force, how many periods hold
+// more than the quota then, and when the fullest began. Events that come within the given duration after the beginning of a period
 // are left out. The events must be in order.
 func fullestPeriod(events []Event, quota throttle.Limit, shorter time.Duration, inForce func(at int64) bool) (
 	worst int64, over int, fullest time.Time,
 ) {
 	zone := zoneOf(quota.Calendar.Zone)
-	sums := make(map[time.Time]int64)
+	sums, full := make(map[time.Time]int64), make(map[time.Time]bool)
 	for _, e := range events {
 		at := time.UnixMicro(e.At)
 		begins, _ := began(quota.Calendar, zone, at)
-		if at.Sub(begins) < shorter || !inForce(e.At) {
+		if at.Sub(begins) < shorter {
 			continue
 		}
-		before := sums[begins]
 		sums[begins] += e.Units
+		if !inForce(e.At) {
+			continue
+		}
 		if sums[begins] > worst {
 			worst, fullest = sums[begins], begins
 		}
-		if before <= quota.Units && sums[begins] > quota.Units && quota.Units != throttle.Unlimited {
-			over++
+		if sums[begins] > quota.Units && quota.Units != throttle.Unlimited {
+			full[begins] = true
 		}
 	}
-	return worst, over, fullest
+	return worst, len(full), fullest
 }
 
 // outside returns the units and the events that lie outside of hours while they are in force. An event lies inside if
@@ -103,16 +105,23 @@ func outside(events []Event, hours string, shorter time.Duration, inForce func(a
 	return units, count
 }
 
-// untilPeriods returns how long it takes from an instant until a quota has begun anew so many times and the global
-// hours are open.
-func (l Law) untilPeriods(quota throttle.Limit, from, times int64) time.Duration {
-	if times == 0 {
-		return 0
-	}
+// untilPeriods returns how long it takes from an instant until a quota or ramp has begun anew so often that the last of
+// some units may start, and the global hours are open.
+func (l Law) untilPeriods(quota throttle.Limit, from, units int64) time.Duration {
 	at, zone := time.UnixMicro(from), zoneOf(quota.Calendar.Zone)
 	_, number := began(quota.Calendar, zone, at)
-	edge := beginning(quota.Calendar, zone, at, number+int(times))
-	return l.opening(edge).From.Sub(at)
+	first := number
+	if quota.Ramp == "" {
+		number += int((units - 1) / quota.Units)
+	} else {
+		for units -= stepAt(quota, at).Units; units > 0; number++ {
+			units -= stepAt(quota, beginning(quota.Calendar, zone, at, number+1)).Units
+		}
+	}
+	if number == first {
+		return 0
+	}
+	return l.opening(beginning(quota.Calendar, zone, at, number)).From.Sub(at)
 }
 
 // untilWindows returns how long it takes at least from an instant until so many windows are full: the first is at once,

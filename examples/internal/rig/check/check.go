@@ -38,6 +38,8 @@ type Use struct {
 // its end. As in the throttle, windows are longer by the Margin of their scope. They are taken
 // shorter by the given duration; a limit whose window is not longer than that is not checked.
 //
+// A ramp is checked as the quotas of its steps, each in the periods in which it is in force.
+//
 // The period of a quota is shorter by that duration at its beginning: a late event may belong to
 // the period before. For the same reason an event lies in opening hours if they were open at its
 // instant or so long before.
@@ -156,7 +158,7 @@ func Optimum(events []Event, l Law) time.Duration {
 					windows := float64(units) / float64(limit.Units)
 					longest = max(longest, l.untilWindows(windows, limit.Window+scope.Margin, InOrder(events)[0].At))
 				default:
-					longest = max(longest, l.untilPeriods(limit, InOrder(events)[0].At, (units-1)/limit.Units))
+					longest = max(longest, l.untilPeriods(limit, InOrder(events)[0].At, units))
 				}
 			}
 		}

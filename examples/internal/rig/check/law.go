@@ -22,7 +22,7 @@ type Change struct {
 	Limits     []throttle.Limit // nil: the scope's limits again
 }
 
-// at returns the limits in force for a scope key at an instant.
+// at returns the limits in force for a scope key at an instant. In the place of a ramp stands the quota of its step.
 func (l Law) at(scope throttle.Scope, key string, instant int64) []throttle.Limit {
 	limits := scope.Limits
 	for _, c := range l.Changes {
@@ -33,7 +33,9 @@ func (l Law) at(scope throttle.Scope, key string, instant int64) []throttle.Limi
 			limits = scope.Limits
 		}
 	}
-	return limits
+	return stepsIn(limits, func(ramp throttle.Limit) []throttle.Limit {
+		return []throttle.Limit{stepAt(ramp, time.UnixMicro(instant))}
+	})
 }
 
 // changed reports whether a scope key has had limits of its own.
@@ -41,7 +43,8 @@ func (l Law) changed(scope, key string) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool { return c.Scope == scope && c.Key == key })
 }
 
-// limits returns all limits that are ever in force in a scope, its own first.
+// limits returns all limits that are ever in force in a scope, its own first. In the place of a ramp stand the quotas of
+// its steps.
 func (l Law) limits(scope throttle.Scope) []throttle.Limit {
 	limits := slices.Clone(scope.Limits)
 	for _, c := range l.Changes {
@@ -51,5 +54,5 @@ func (l Law) limits(scope throttle.Scope) []throttle.Limit {
 			}
 		}
 	}
-	return limits
+	return stepsIn(limits, steps)
 }

@@ -43,8 +43,13 @@ func daysOf(r result, one row, zone *time.Location, end float64) []plot.Graph {
 	}
 	soFar := started
 	soFar.Title, soFar.Quota = one.title+": units of the "+one.limits[i].Calendar.Unit+" so far", one.limits[i]
+	units := soFar.Quota.UnitsAt(r.began)
+	soFar.Allowed = []plot.Moment{{Units: float64(units)}}
 	for _, edge := range check.Edges(soFar.Quota.Calendar, r.began, r.at(end)) {
 		soFar.Anew = append(soFar.Anew, r.since(edge))
+		if then := soFar.Quota.UnitsAt(edge); then != units {
+			units, soFar.Allowed = then, append(soFar.Allowed, plot.Moment{At: r.since(edge), Units: float64(then)})
+		}
 	}
 	return []plot.Graph{started, soFar}
 }

@@ -86,6 +86,25 @@ func TestWritePlotOfDays(t *testing.T) {
 	}
 }
 
+// The line of a ramp goes up with its steps.
+func TestDaysOfRamp(t *testing.T) {
+	t.Parallel()
+	r := daysResult(t, "00:00-24:00 @UTC", 4)
+	ramp := throttle.Ramp("3 6/day every 2d from 2023-11-14 @UTC")
+	const midnight = 3600 + 2800 // after the beginning at 22:13:20
+	soFar, is := daysOf(r, row{limits: []throttle.Limit{ramp}}, time.UTC, midnight+2*86400)[1].(plot.Days)
+	if want := []plot.Moment{{Units: 3}, {At: midnight + 86400, Units: 6}}; !is || !slices.Equal(soFar.Allowed, want) {
+		t.Errorf("allowed are %v, want %v", soFar.Allowed, want)
+	}
+	path := filepath.Join(t.TempDir(), "ramp.svg")
+	if err := plot.Write(path, [][]plot.Graph{{soFar, soFar}}, midnight+2*86400); err != nil {
+		t.Fatal(err)
+	}
+	if svg, err := os.ReadFile(path); err != nil || !strings.Contains(string(svg), "ramp/day@UTC") {
+		t.Errorf("the picture lacks the ramp: %v", err)
+	}
+}
+
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	r := daysResult(t, "", 4)

@@ -16,7 +16,7 @@ const maxModelled = 1000
 
 // firstCome returns when each mail would have started if all tenants' mails were served in
 // the order of their arrival: each gets, as it arrives, the earliest start that the configured
-// limits leave. It ignores warm-ups, pauses, second attempts and mails that never fit. The
+// limits leave. It ignores raised limits, pauses, second attempts and mails that never fit. The
 // earliest start is first. It returns none after an earlier run, for large campaigns, and under quotas and hours.
 func firstCome(r result) []grant {
 	if _, follows := zoneOf(r.law.Scopes); follows || len(r.campaign.Mails) > maxModelled || r.resumed() {

@@ -166,7 +166,7 @@ func (r result) forecast() *forecast {
 }
 
 // disturbed is when the first thing happened that the plan could not know: a mail that came later, a pause, a
-// step of a warm-up, a second attempt. It is the end of the run if nothing did.
+// step of a raised limit, a second attempt. It is the end of the run if nothing did.
 func (r result) disturbed() time.Time {
 	first := r.end().Add(time.Microsecond)
 	at := func(instant time.Time) {

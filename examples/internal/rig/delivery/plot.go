@@ -24,7 +24,7 @@ type row struct {
 	arrivals  []plot.Moment // in order
 	starts    []plot.Moment // in order
 	firstCome []plot.Moment // the starts first come, first served, in order; empty if not known
-	warmup    []plot.Moment // limit that grows, in units per second; then the limits are left out
+	raised    []plot.Moment // limit that is raised, in units per second; then the limits are left out
 }
 
 // writePlot draws the run into a file, as PNG or SVG by its name.
@@ -43,7 +43,7 @@ func writePlot(path string, r result) error {
 		}
 		graphs = append(graphs, []plot.Graph{one.flow(time.Time{}),
 			plot.Rates{Title: one.title + ": units started per second", Unit: "units", Moments: one.starts,
-				Limits: one.limits, Growing: one.warmup},
+				Limits: one.limits, Growing: one.raised},
 		})
 	}
 	return plot.Write(path, graphs, end)
@@ -62,7 +62,7 @@ func rowsOf(r result) []row {
 	for _, m := range r.campaign.Mails {
 		if tenants[m.Tenant] == nil {
 			tenants[m.Tenant] = &row{title: m.Tenant, limits: rig.LimitsOf(r.law.Scopes, campaign.ScopeTenant),
-				warmup: warmupLine(r, m.Tenant)}
+				raised: raisedLine(r, m.Tenant)}
 		}
 		if arrived := r.outcomes[m.ID].arrived; !arrived.IsZero() {
 			one := plot.Moment{At: max(0, r.since(arrived)), Units: float64(m.Units())}
@@ -89,8 +89,8 @@ func rowsOf(r result) []row {
 	return rows
 }
 
-// warmupLine is a tenant's limit as it grows, up to where it is that of all.
-func warmupLine(r result, tenant string) []plot.Moment {
+// raisedLine is a tenant's limit as it is raised, up to where it is that of all.
+func raisedLine(r result, tenant string) []plot.Moment {
 	var line []plot.Moment
 	level := 0.0
 	for _, c := range r.law.Changes {

@@ -14,7 +14,7 @@ func writeReport(w io.Writer, s Summary) {
 	writeForecast(w, s.Forecast)
 	writeGroups(w, "tenant", s.Tenants)
 	writeLate(w, s.Late)
-	writeWarmup(w, s.Warmup)
+	writeRaised(w, s.Raised)
 	writePauses(w, s)
 	writeGroups(w, "domain", s.Domains)
 	writePace(w, s)

@@ -69,7 +69,7 @@ type Summary struct {
 
 	Forecast *forecast    `json:"forecast"` // null when nothing was planned, or not all of it has started
 	Pauses   []pauseUse   `json:"pauses"`
-	Warmup   []warmupStep `json:"warmup"`
+	Raised   []raisedStep `json:"raised"`
 
 	Late    *lateTenant `json:"late_tenant"` // null when none came after the others, or there is nothing to compare with
 	Tenants []group     `json:"tenants"`
@@ -105,7 +105,7 @@ func summarize(r result) Summary {
 	s := Summary{
 		Campaign: r.campaign.Name, Queue: r.queue, Mails: len(r.campaign.Mails), Units: r.campaign.Units(),
 		PutBacks: r.putBacks, Record: r.recordOf, Interrupted: r.interrupted, inside: r.inside,
-		Forecast: r.forecast(), Pauses: heeded(r.pauses, r.arrivals(), r.began), Warmup: r.warmed(),
+		Forecast: r.forecast(), Pauses: heeded(r.pauses, r.arrivals(), r.began), Raised: r.raised(),
 		Late: r.late(), Tenants: r.groups(campaign.ScopeTenant), Domains: r.groups(campaign.ScopeDomain),
 	}
 	s.countMails(r)
@@ -199,6 +199,9 @@ func (s *Summary) checkWindows(r result) {
 	for i := range s.Limits {
 		s.Limits[i].Units = &granted[i].Limit.Units
 	}
+	s.Limits = slices.DeleteFunc(s.Limits, func(l report.LimitUse) bool {
+		return l.Record.Period == report.None && l.Grants.Period == report.None
+	})
 }
 
 // since is the time from the beginning of the run, in seconds.

@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,7 +20,8 @@ type Days struct {
 	Began   time.Time // when the run began, in the zone
 	Moments []Moment  // in order
 	Pauses  []Pause
-	Quota   throttle.Limit // zero for the units of each hour
+	Quota   throttle.Limit // zero for the units of each hour; a ramp is a quota too
+	Allowed []Moment       // the units of the quota from then on, in order
 	Anew    []float64      // when the quota begins anew, in order
 }
 
@@ -45,20 +47,39 @@ func (d Days) drawHours(p *plot.Plot, end float64) error {
 
 // drawQuota draws a line that begins anew with each period of the quota, and the quota.
 func (d Days) drawQuota(p *plot.Plot, end float64) error {
-	units := float64(d.Quota.Units)
-	line, top := d.soFar(end), units
-	for _, point := range line.XYs {
+	line, quota := d.soFar(end), d.allowed(end)
+	top := 0.0
+	for _, point := range slices.Concat(line.XYs, quota.XYs) {
 		top = max(top, point.Y)
 	}
 	if err := d.prepare(p, top*1.31, end); err != nil { // the room above is the legend's
 		return err
 	}
-	quota := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: units}, {X: end, Y: units}},
-		LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
 	p.Add(line, quota)
 	p.Legend.Top, p.Legend.Left = true, false
-	p.Legend.Add(d.Quota.String(), quota)
+	p.Legend.Add(d.legend(), quota)
 	return nil
+}
+
+// legend is the text of the quota; of a ramp, whose steps are drawn, what it is a ramp of.
+func (d Days) legend() string {
+	if d.Quota.Ramp != "" {
+		return "ramp/" + d.Quota.Label()
+	}
+	return d.Quota.String()
+}
+
+// allowed is the line of the quota, which goes up with each step of a ramp.
+func (d Days) allowed(end float64) *plotter.Line {
+	var points plotter.XYs
+	for i, one := range d.Allowed {
+		until := end
+		if i+1 < len(d.Allowed) {
+			until = d.Allowed[i+1].At
+		}
+		points = append(points, plotter.XY{X: one.At, Y: one.Units}, plotter.XY{X: until, Y: one.Units})
+	}
+	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
 }
 
 // prepare sets how high a plot is, and shades the pauses.

@@ -25,7 +25,7 @@ type LimitUse struct {
 // WindowUse is the fullest window or period of one limit, or what came outside of hours.
 type WindowUse struct {
 	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be, and of a quota or hours
-	// Period is of a quota the date on which its fullest period began, and of hours Closed.
+	// Period is of a quota the date on which its fullest period began or None, and of hours Closed.
 	Period string `json:"period,omitempty"`
 	Key    string `json:"key"`
 	Units  int64  `json:"units"`
@@ -34,6 +34,9 @@ type WindowUse struct {
 
 // Closed is the Period of hours, whose units are those that came outside of them.
 const Closed = "closed"
+
+// None is the Period of a quota under which nothing came, as of a step that a ramp has not reached.
+const None = "none"
 
 // Uses returns a row for each limit, and how many windows and periods were over their limit in all, with the events
 // outside of hours. The limits are the same in the record and the grants, but the record may count in smaller units: so
@@ -54,7 +57,7 @@ func useOf(u check.Use, per int64) WindowUse {
 	case u.Limit.Hours != "":
 		use.Period = Closed
 	case u.Limit.Calendar != throttle.Calendar{}:
-		use.Period = "none"
+		use.Period = None
 		if zone, err := time.LoadLocation(u.Limit.Zone()); err == nil && !u.Period.IsZero() {
 			use.Period = u.Period.In(zone).Format(time.DateOnly)
 		}

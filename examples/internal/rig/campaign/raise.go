@@ -9,9 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Warmup is a tenant whose limit grows in steps, as receivers ask of a new sender. The
-// zero value is no warm-up.
-type Warmup struct {
+// Raise is a tenant whose limit is raised in steps while a run lasts. The zero value is no raise.
+type Raise struct {
 	Tenant string
 	Steps  []Step
 }
@@ -22,7 +21,7 @@ type Step struct {
 	Limit throttle.Limit // the zero Limit: the configured limits
 }
 
-// Last reports whether the step ends the warm-up: the tenant has the configured limits again.
+// Last reports whether the step ends the raise: the tenant has the configured limits again.
 func (s Step) Last() bool { return s.Limit == (throttle.Limit{}) }
 
 // String returns the limit, or "as all" for the last step.
@@ -33,26 +32,26 @@ func (s Step) String() string {
 	return s.Limit.String()
 }
 
-// ParseWarmup parses "tenant=0s 2/1s; 10s 4/1s; 20s -": the beginning of each step and its
+// ParseRaise parses "tenant=0s 2/1s; 10s 4/1s; 20s -": the beginning of each step and its
 // limit. The dash stands for the configured limits.
-func ParseWarmup(text string) (Warmup, error) {
+func ParseRaise(text string) (Raise, error) {
 	if strings.TrimSpace(text) == "" {
-		return Warmup{}, nil
+		return Raise{}, nil
 	}
 	tenant, steps, ok := strings.Cut(text, "=")
-	w := Warmup{Tenant: strings.TrimSpace(tenant)}
-	if !ok || w.Tenant == "" {
-		return w, fmt.Errorf("warmup: %q is not tenant=time limit;…", text)
+	r := Raise{Tenant: strings.TrimSpace(tenant)}
+	if !ok || r.Tenant == "" {
+		return r, fmt.Errorf("%q is not tenant=time limit;…", text)
 	}
 	for part := range strings.SplitSeq(steps, ";") {
-		if err := w.add(part); err != nil {
-			return w, fmt.Errorf("warmup: %q: %w", strings.TrimSpace(part), err)
+		if err := r.add(part); err != nil {
+			return r, fmt.Errorf("%q: %w", strings.TrimSpace(part), err)
 		}
 	}
-	return w, nil
+	return r, nil
 }
 
-func (w *Warmup) add(text string) error {
+func (r *Raise) add(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) != 2 {
 		return errors.New("is not a time and a limit, such as 10s 4/1s")
@@ -67,8 +66,8 @@ func (w *Warmup) add(text string) error {
 			return err
 		}
 	}
-	if n := len(w.Steps); n > 0 {
-		switch last := w.Steps[n-1]; {
+	if n := len(r.Steps); n > 0 {
+		switch last := r.Steps[n-1]; {
 		case last.Last():
 			return errors.New("comes after the last step")
 		case s.After <= last.After:
@@ -77,14 +76,14 @@ func (w *Warmup) add(text string) error {
 			return fmt.Errorf("is not more than %s in the same window", last.Limit)
 		}
 	}
-	w.Steps = append(w.Steps, s)
+	r.Steps = append(r.Steps, s)
 	return nil
 }
 
 // Among reports whether the campaign has mails of the tenant.
-func (w Warmup) Among(c *Campaign) bool {
+func (r Raise) Among(c *Campaign) bool {
 	for _, m := range c.Mails {
-		if m.Tenant == w.Tenant {
+		if m.Tenant == r.Tenant {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
@@ -11,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// warmupStep is what one step of a warm-up let out.
-type warmupStep struct {
+// raisedStep is what one step of a raised limit let out.
+type raisedStep struct {
 	Tenant  string  `json:"tenant"`
 	Limit   string  `json:"limit"`
 	FromS   float64 `json:"from_s"`
@@ -22,16 +23,18 @@ type warmupStep struct {
 	Fullest int64   `json:"fullest_window_units"` // of the limit's window; 0 for the last step
 }
 
-// warmed says what each step let out, up to the tenant's last start.
-func (r result) warmed() []warmupStep {
-	var steps []warmupStep
+// raised says what each step let out, up to the tenant's last start.
+func (r result) raised() []raisedStep {
+	var steps []raisedStep
 	events := check.ByKey(grantEvents(r.granted), campaign.ScopeTenant)
-	for i, c := range r.law.Changes {
+	changes := slices.DeleteFunc(slices.Clone(r.law.Changes),
+		func(c check.Change) bool { return c.Scope != campaign.ScopeTenant })
+	for i, c := range changes {
 		until := r.end().Add(time.Microsecond)
-		if i+1 < len(r.law.Changes) {
-			until = r.law.Changes[i+1].At
+		if i+1 < len(changes) {
+			until = changes[i+1].At
 		}
-		s := warmupStep{Tenant: c.Key, Limit: "as all", FromS: max(0, r.since(c.At)), UntilS: r.since(until)}
+		s := raisedStep{Tenant: c.Key, Limit: "as all", FromS: max(0, r.since(c.At)), UntilS: r.since(until)}
 		inForce := func(at int64) bool { return at >= c.At.UnixMicro() && at < until.UnixMicro() }
 		if len(c.Limits) > 0 { // the first is the step's, the others are those that hold all the time
 			s.Limit = c.Limits[0].String()
@@ -50,12 +53,12 @@ func (r result) warmed() []warmupStep {
 	return steps
 }
 
-func writeWarmup(w io.Writer, steps []warmupStep) {
+func writeRaised(w io.Writer, steps []raisedStep) {
 	if len(steps) == 0 {
 		return
 	}
 	table := report.NewTable(w)
-	fmt.Fprintf(table, "warm-up of %s\tfrom\tuntil\tmails\tunits\tfullest window\n", steps[0].Tenant)
+	fmt.Fprintf(table, "raised limit of %s\tfrom\tuntil\tmails\tunits\tfullest window\n", steps[0].Tenant)
 	for _, s := range steps {
 		fullest := ""
 		if s.Fullest > 0 {

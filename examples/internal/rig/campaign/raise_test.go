@@ -10,18 +10,18 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-func TestParseWarmup(t *testing.T) {
+func TestParseRaise(t *testing.T) {
 	t.Parallel()
-	got, err := ParseWarmup(" acme = 0s 2/1s;  10s 4/1s ;20s -")
+	got, err := ParseRaise(" acme = 0s 2/1s;  10s 4/1s ;20s -")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Warmup{Tenant: "acme", Steps: []Step{{0, throttle.PerSecond(2)},
+	want := Raise{Tenant: "acme", Steps: []Step{{0, throttle.PerSecond(2)},
 		{10 * time.Second, throttle.PerSecond(4)}, {20 * time.Second, throttle.Limit{}}}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Warmup{}, Step{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Raise{}, Step{})); diff != "" {
 		t.Errorf("want -, got +\n%s", diff)
 	}
-	if none, err := ParseWarmup(" "); err != nil || none.Steps != nil {
+	if none, err := ParseRaise(" "); err != nil || none.Steps != nil {
 		t.Errorf("of nothing: got %+v, %v", none, err)
 	}
 	for text, want := range map[string]string{
@@ -37,7 +37,7 @@ func TestParseWarmup(t *testing.T) {
 		"acme=0s 2/1s;1s 9/2s":      "is not more than 2/1s",
 		"acme=0s 2/1s;1s -;2s 3/1s": "after the last step",
 	} {
-		if _, err := ParseWarmup(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseRaise(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", text, err, want)
 		}
 	}
