@@ -77,7 +77,8 @@ func TestCampaignWarmsUp(t *testing.T) {
 }
 
 // fromSecond is a campaign from the second day of the ramp on.
-var fromSecond = days{name: "from the second day", from: "2026-12-02 23:10", units: map[string]int{"acme": 50, "globex": 40}}
+var fromSecond = days{name: "from the second day", from: "2026-12-02 23:10",
+	units: map[string]int{"acme": 50, "globex": 40}}
 
 // TestWarmUpIsHeld: a ramp that is held on its second day has the units of that day on the third too, until it is
 // ended. Then what is left starts.
@@ -124,8 +125,8 @@ func (e *emailer) setWarmup(t *testing.T, limit throttle.Limit) {
 	e.ledger.LimitChanged(at, throttle.Global, "", limits)
 }
 
-// TestChecksFailWithoutWarmUp: when the throttle has the quota of the last step in the place of the ramp, the checks find
-// that.
+// TestChecksFailWithoutWarmUp: when the throttle has the quota of the last step in the place of the ramp, the checks
+// find that.
 func TestChecksFailWithoutWarmUp(t *testing.T) {
 	longtest.Unwatched(t)
 	d := days{name: "without a ramp", from: "2026-12-01 23:10", units: map[string]int{"acme": 20, "globex": 20}}

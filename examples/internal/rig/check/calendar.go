@@ -59,9 +59,9 @@ func openOn(date time.Time, text, closed string, zone *time.Location) []Open {
 	return open
 }
 
-// fullestPeriod returns the most units of one period at an event at which the quota is in force, how many periods hold
-// more than the quota then, and when the fullest began. Events that come within the given duration after the beginning of a period
-// are left out. The events must be in order.
+// fullestPeriod returns the most units of one period, added up to an event at which the quota is in force, how many
+// periods hold more than the quota there, and when the fullest began. Events that come within the given duration after
+// the beginning of a period are left out. The events must be in order.
 func fullestPeriod(events []Event, quota throttle.Limit, shorter time.Duration, inForce func(at int64) bool) (
 	worst int64, over int, fullest time.Time,
 ) {

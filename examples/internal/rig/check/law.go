@@ -43,8 +43,8 @@ func (l Law) changed(scope, key string) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool { return c.Scope == scope && c.Key == key })
 }
 
-// limits returns all limits that are ever in force in a scope, its own first. In the place of a ramp stand the quotas of
-// its steps.
+// limits returns all limits that are ever in force in a scope, its own first. In the place of a ramp stand the quotas
+// of its steps.
 func (l Law) limits(scope throttle.Scope) []throttle.Limit {
 	limits := slices.Clone(scope.Limits)
 	for _, c := range l.Changes {

@@ -16,7 +16,8 @@ func TestStepsAgreeWithTheClock(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for _, zone := range zones {
 		for _, text := range []string{
-			"5 9 20/day from 2025-03-28", "5/day+3h +2 max 200 every 4d from 2024-10-20", "5/week+6d x1.5 max 900 from 2024-05-01",
+			"5 9 20/day from 2025-03-28", "5/day+3h +2 max 200 every 4d from 2024-10-20",
+			"5/week+6d x1.5 max 900 from 2024-05-01",
 			"5/month+30d x2 max 900 every 2mo from 2024-01-31", "5/day x1.1 max 70 from 2025-03-01 held 2025-03-30",
 		} {
 			ramp := throttle.Ramp(text + " @" + zone)
