@@ -86,11 +86,15 @@ func TestWarmUpIsHeld(t *testing.T) {
 	longtest.Unwatched(t)
 	var held inspect.Usage
 	r := fromSecond.warmUp(t, func(e *emailer) {
+		ctx, stop := context.WithCancel(context.Background())
+		e.AtClose(stop)
 		go func() {
-			ctx := context.Background()
-			rig.SleepUntil(ctx, parisAt(t, "2026-12-02 23:20"))
-			e.setWarmup(t, warmup.Held(e.Now()))
-			rig.SleepUntil(ctx, parisAt(t, "2026-12-03 01:00"))
+			if rig.SleepUntil(ctx, parisAt(t, "2026-12-02 23:20")) {
+				e.setWarmup(t, warmup.Held(e.Now()))
+			}
+			if !rig.SleepUntil(ctx, parisAt(t, "2026-12-03 01:00")) {
+				return
+			}
 			var err error
 			if held, err = inspect.New(e.throttle).Usage(ctx, throttle.Global, ""); err != nil {
 				t.Error(err)

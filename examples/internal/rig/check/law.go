@@ -14,7 +14,7 @@ type Law struct {
 	Changes []Change // the earliest first
 }
 
-// Change gives a scope key other limits from an instant on. Limits only grow, so a start that
+// Change gives a scope key other limits from an instant on. Limits grow or stay, so a start that
 // was allowed before the change is allowed after it.
 type Change struct {
 	At         time.Time // on Redis' clock, before the call that made the change
