@@ -73,7 +73,8 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 
 // TestF01_F55_LinearizableWithLostReplies: the reply to every tenth call is lost. It is not
 // known when that call was made, if at all: it may come at any later time, and its client
-// makes it again, with the same nonce. Both calls are in the history.
+// makes it again, with the same nonce. Both calls are in the history. Every other history has
+// quotas or hours too.
 func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
@@ -81,6 +82,7 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 		want := enough{calls: changing, outcomes: ofAll, lost: longtest.Of(33, 100)}
 		seen.until(t, longtest.Of[uint64](10, 30), want, func(seed uint64) {
 			a := newArena(t, 2)
+			a.vary(seed)
 			lost, random := proxy.Dropped(), rand.New(rand.NewPCG(seed, 0))
 			for range 8 {
 				proxy.DropReply("evalsha", 1+random.IntN(80))
