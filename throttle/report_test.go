@@ -142,6 +142,38 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportOfARamp: what an upstream says of a ramp is held against the step in force.
+func TestReportOfARamp(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		begins := time.Date(dawn.Year(), dawn.Month(), dawn.Day()+1, 0, 0, 0, 0, time.UTC)
+		ramp := throttle.Ramp("10 20 100/day from " + begins.Format(time.DateOnly) + " @UTC")
+		s := newScripted(newThrottle(t, client, []throttle.Scope{
+			{Name: "tenant", Limits: []throttle.Limit{ramp}, Floor: 0.1}}, nil))
+		for _, step := range []struct {
+			day, units, remaining int64
+			served                float64
+			used                  int64
+		}{
+			{-1, 5, 0, 1, 0}, // no step
+			{0, 10, -1, 1, 0},
+			{0, 5, 3, 0.5, 2}, // others have used 2
+			{1, 6, -1, 0.3, 0},
+		} {
+			now := begins.AddDate(0, 0, int(step.day))
+			got, err := s.Report(now, "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{
+				{Units: step.units, Remaining: step.remaining}}})
+			if err != nil || got.Served != step.served {
+				t.Errorf("%+v: serves %v, %v", step, got.Served, err)
+			}
+			usage, err := s.Usage(now, "tenant", "acme")
+			if err != nil || usage.Limits[0].Used != step.used {
+				t.Errorf("%+v: usage %+v, %v", step, usage.Limits, err)
+			}
+		}
+	})
+}
+
 // TestReportHoldsJobsBack: no window of a tenant with a lower served share has more than that share
 // allows; what others have used counts; the units of the limit come back. Other tenants go on.
 func TestReportHoldsJobsBack(t *testing.T) {

@@ -48,6 +48,28 @@ var rampTimelines = []timeline{
 			{at: hour, job: "a2", keys: "tenant=a", want: "granted 1h0m0s"},
 			{at: 25*hour - second, call: "pull", want: "booked b1 25h0m0s, a3 25h0m0s"},
 		}},
+	{name: "heavy jobs claim half of the step in force", scopes: tenantAndDomain(100, 100, 100), lookahead: second,
+		rows: []row{
+			{at: 0, call: "limits", job: "global", text: "ramp 4 8 40/day+9h from 2027-01-15 @UTC", want: "done"},
+			{at: hour, job: "a1", keys: "tenant=a", weight: 3, want: "granted 1h0m0s"},
+			{at: hour, job: "a2", keys: "tenant=a", weight: 3, want: "waiting, 0 ahead"},
+			{at: hour, job: "b1", keys: "tenant=b", weight: 3, want: "waiting, 0 ahead"},
+			{at: hour, call: "pull", want: "nothing"},
+			{at: hour, call: "usage", job: "global", want: "3 used, 3 booked, free 1h0m0s"}, // a2 has a claim, b1 has none
+			{at: hour, call: "lines", want: "global 1"},
+		}},
+	{name: "a step has room for a job of all its units, whatever waits for its turn elsewhere",
+		scopes: tenantAndDomain(100, 100, 100), lookahead: second, rows: []row{
+			{at: 0, call: "limits", job: "global", text: warm, want: "done"},
+			{at: hour, call: "pause", job: "global", until: hour + 10*second, want: "until 1h0m10s"},
+			{at: hour, job: "a1", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
+			{at: hour, job: "c1", keys: "tenant=c", weight: 2, want: "waiting, 0 ahead"},
+			{at: hour, call: "pause", job: "domain x", until: hour + 10900*milli, want: "until 1h0m10.9s"},
+			{at: hour, job: "b1", keys: "tenant=b domain=x", want: "waiting, 0 ahead"},
+			{at: hour, call: "lines", want: "domain x 1; global 2"},
+			// a1 moves to its domain, where b1 has its turn first.
+			{at: hour + 9950*milli, call: "pull", want: "booked c1 1h0m10s"},
+		}},
 	{name: "held, a ramp keeps its step, and continued it goes on from there", scopes: global(limitOf(warm)),
 		rows: []row{
 			{at: hour, job: "a", weight: 2, want: "granted 1h0m0s"},
