@@ -49,8 +49,10 @@ type account struct {
 	slots   map[string]string           // the slots of the booked jobs
 	told    map[string]map[span]int64   // by scope key and quota: the used and booked units of the last usage
 	wall    *wall
-	starts  int // that were held against quotas and hours
-	edges   int // the most that Redis had of one calendar
+	starts  int               // that were held against quotas and hours
+	edges   int               // the most that Redis had of one calendar
+	ramps   int               // usages of ramps, whose units in force were compared
+	texts   map[string]string // of ramps, by their steps and calendars
 }
 
 // charge is a grant and what it counts for.
@@ -93,7 +95,7 @@ func newAccount(w *world) *account {
 		askings: map[string]int64{},
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
 		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
-		wall: newWall(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
+		wall: newWall(), texts: w.plan.rampTexts(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
 	}
 	a.renew()
 	return a
@@ -320,10 +322,10 @@ func (a *account) grant(c *charge, now int64) {
 		}
 		a.checkOpen(name, c)
 		for _, l := range a.limitsOf(name) {
-			if held := a.held(name, e, l); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
-				a.world.errorf(
-					"window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
-					name, held, l, a.parts[name], c.job, c.at)
+			units := a.wall.unitsAt(l, e.at)
+			if held := a.held(name, e, l); held > units || held > a.mostOf(name, units, c.costs[i]) {
+				a.world.errorf("window over its limit: %s holds %d units of %+v, of which %d thousandths of %d are served, "+
+					"with %s, granted for %d", name, held, l, a.parts[name], units, c.job, c.at)
 			}
 		}
 	}
@@ -368,20 +370,26 @@ func (a *account) look(name string, t int64) int64 {
 	return t
 }
 
-// stepsBack is called before Redis' clock is set back. An entry that has left all windows by now
-// is gone if Redis has looked at its scope key since. If it has not, the entry counts on, since
-// the ledgers' time stands still at the last look.
+// stepsBack is called before Redis' clock is set back. An entry that has left all windows and periods by now is gone if
+// Redis has looked at its scope key since. If it has not, the entry counts on, since the ledgers' time stands still at
+// the last look.
 func (a *account) stepsBack() {
 	now := a.world.now().UnixMicro()
 	for name, entries := range a.byKey {
-		var longest int64
-		for _, l := range a.limitsOf(name) {
-			longest = max(longest, l.length)
-		}
-		t := a.timeOf(name).of(now, now)
-		a.byKey[name] = slices.DeleteFunc(entries, func(e entry) bool { return e.at+longest < t })
+		limits, t := a.limitsOf(name), a.timeOf(name).of(now, now)
+		a.byKey[name] = slices.DeleteFunc(entries, func(e entry) bool {
+			return e.at < t && !slices.ContainsFunc(limits, func(l limit) bool { return !a.hasLeft(l, e.at, t) })
+		})
 		a.inexact[name] = a.inexact[name] || len(a.byKey[name]) < len(entries)
 	}
+}
+
+// hasLeft reports whether a start counts no more under a limit, both instants in the ledgers' time.
+func (a *account) hasLeft(l limit, at, now int64) bool {
+	if l.kind == quota {
+		return a.wall.beganAt(l.calendar, at) < a.wall.beganAt(l.calendar, now)
+	}
+	return at+l.length < now
 }
 
 // held returns how many units the period or the fullest window that contains a charge holds.
@@ -452,9 +460,10 @@ const (
 
 // limit is a limit.
 type limit struct {
-	units int64
+	units int64 // of a ramp those of its last step
 	span
 	precision int64
+	ramp      string // its text, empty for other limits
 }
 
 // limitsOf returns the limits of windows and periods that are in force for a scope key.
@@ -471,7 +480,7 @@ func (a *account) inForce(name string) (inForce []limit) {
 	}
 	if is {
 		for one := range strings.SplitSeq(text, ",") {
-			inForce = append(inForce, limitIn(one))
+			inForce = append(inForce, a.limitIn(one))
 		}
 		return inForce
 	}
@@ -492,16 +501,25 @@ func limitOf(l throttle.Limit) limit {
 	case isQuota(l):
 		of = span{quota, l.Length().Microseconds(), l.Calendar.String()}
 	}
-	return limit{units: l.Units, span: of}
+	return limit{units: l.Units, span: of, ramp: l.Ramp}
 }
 
-// limitIn reads "units/span/precision". A span is a letter, a length and the text of a calendar.
-func limitIn(text string) limit {
+// limitIn reads "units/span/precision". A span is a letter, a length and the text of a calendar. A ramp has its steps
+// in the place of the units.
+func (a *account) limitIn(text string) limit {
 	parts := strings.Split(text, "/")
 	rest := strings.TrimLeft(parts[1][1:], "0123456789")
 	length := number(strings.TrimSuffix(parts[1][1:], rest))
 	calendar := strings.NewReplacer(".", "/", "~", " ", "&", ",").Replace(rest)
-	return limit{units: number(parts[0]), span: span{parts[1][0], length, calendar}, precision: number(parts[2])}
+	l := limit{span: span{parts[1][0], length, calendar}, precision: number(parts[2])}
+	steps, _, isRamp := strings.Cut(parts[0], ":")
+	l.units = number(steps[strings.LastIndex(steps, "&")+1:])
+	if isRamp {
+		if l.ramp = a.texts[parts[0]+"@"+calendar]; l.ramp == "" {
+			a.world.errorf("%s is no ramp of this world", text)
+		}
+	}
+	return l
 }
 
 // countsStarts reports whether a limit counts the starts of a window or a period.
@@ -642,11 +660,12 @@ func (a *account) usage(argv []string, reply []any) {
 			if !strings.Contains(words[0], "/") {
 				break // the lines of entries and counts follow
 			}
-			switch l := limitIn(words[0]); l.kind {
+			switch l := a.limitIn(words[0]); l.kind {
 			case window:
 				a.compare(name, l, t, number(words[1]), number(words[2]))
 			case quota:
 				a.compareQuota(name, l, t, number(words[1]), number(words[2]))
+				a.compareInForce(name, l, t, number(words[5]))
 			}
 		}
 	}

@@ -14,15 +14,16 @@ import (
 type wall struct {
 	began map[minuteOf]int64
 	open  map[minuteOf]bool
+	units map[minuteOf]int64
 }
 
-// minuteOf is a minute by Redis' clock, and a calendar or hours.
+// minuteOf is a minute by Redis' clock, and a calendar, hours or a ramp.
 type minuteOf struct {
 	text   string
 	minute int64
 }
 
-func newWall() *wall { return &wall{map[minuteOf]int64{}, map[minuteOf]bool{}} }
+func newWall() *wall { return &wall{map[minuteOf]int64{}, map[minuteOf]bool{}, map[minuteOf]int64{}} }
 
 // beganAt returns when the period of an instant began, us, by the text of its calendar.
 func (w *wall) beganAt(text string, at int64) int64 {
@@ -116,14 +117,14 @@ func (a *account) compareQuota(name string, l limit, now, used, booked int64) {
 func (a *account) isFull(name string, of throttle.Limit, cost int64) bool {
 	l := limitOf(of)
 	least, _ := a.partsOf(name)
-	told := a.told[name][l.span]
-	return told > 0 && told+cost > served(l.units, float64(least)/1000)
+	told, units := a.told[name][l.span], a.wall.unitsAt(l, a.world.now().UnixMicro())
+	return cost > units || told > 0 && told+cost > served(units, float64(least)/1000)
 }
 
 // checkPeriods checks, by the handlers' own record, that in no period of Redis' clock more units started than a quota
 // of the configuration has. After each step back over an edge the period may have as many again, since starts count in
-// the period that had begun. A charge that was settled counts for what it was at least. Scopes are left out whose
-// limits or mode were set at run time.
+// the period that had begun: under a ramp as many as its last step has. A charge that was settled counts for what it
+// was at least. Scopes are left out whose limits or mode were set at run time.
 func (w *world) checkPeriods() {
 	for _, scope := range w.plan.scopes {
 		if w.plan.isSet(scope.Name) {
@@ -163,7 +164,7 @@ func (w *world) checkQuota(scope string, l limit) {
 		}
 	}
 	for in, units := range started {
-		if most := l.units * (1 + w.stepsBackOver(l.calendar)); units > most {
+		if most := w.account.wall.unitsAt(l, in.began) + l.units*w.stepsBackOver(l.calendar); units > most {
 			w.errorf("%d units of %s started in the period of %s from %s on, want at most %d", units, in.name, l.calendar,
 				w.clockAt(in.began), most)
 		}

@@ -105,7 +105,7 @@ const lostLease = 2*time.Minute + 5*time.Second
 
 // await waits until asynq has nothing more to do.
 func (w *world) await() {
-	bound, last := w.plan.bound(), w.plan.jobs[len(w.plan.jobs)-1].arrives
+	bound, nights, last := w.plan.bound(), w.plan.mostNights(), w.plan.jobs[len(w.plan.jobs)-1].arrives
 	for {
 		time.Sleep(time.Second)
 		left, waiting := w.left(), w.waiting()
@@ -116,7 +116,7 @@ func (w *world) await() {
 			w.errorf("after %s %d tasks have not ended, and %q stand in line", bound, left, waiting)
 			w.describe()
 			return
-		case w.nights > w.plan.mostNights():
+		case w.nights > nights:
 			w.errorf("after %d nights %d tasks have not ended, and %q stand in line", w.nights, left, waiting)
 			w.describe()
 			return
@@ -232,6 +232,7 @@ func (w *world) settleDown() {
 			}
 		}
 	}
+	w.sleep(w.plan.climbs())
 	w.redis.mu.Lock()
 	w.account.quiet = true
 	w.redis.mu.Unlock()
@@ -255,10 +256,10 @@ func (w *world) report() {
 	}
 	w.t.Logf(
 		"%s: jobs=%d refused=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d "+
-			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d virtual=%s",
+			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d ramps=%d virtual=%s",
 		w.plan.kind, len(w.plan.jobs), len(w.refused), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
 		len(w.processes), w.account.usages, w.account.reports, w.account.lowered, w.plan.scheduled, w.account.starts,
-		w.nights, w.account.edges,
+		w.nights, w.account.edges, w.account.ramps,
 		time.Since(w.began).Round(time.Second))
 }
 
@@ -418,7 +419,7 @@ func (w *world) checkKeys() {
 // checkNoKeys checks that no key is left when its time has passed.
 func (w *world) checkNoKeys() {
 	ctx, client := context.Background(), w.operator.wire.client
-	if w.backend.pass(32*24*time.Hour + w.plan.lookahead() + 6*w.plan.longest()) {
+	if w.backend.pass(32*24*time.Hour + w.plan.lookahead() + 6*w.plan.longest() + 3*w.plan.climbs()) {
 		if keys := client.Keys(ctx, "thr:*").Val(); len(keys) > 0 {
 			w.errorf("keys are left: %q", keys)
 		}
@@ -427,7 +428,7 @@ func (w *world) checkNoKeys() {
 
 // kept is how long a key may live now.
 func (w *world) kept(key string) time.Duration {
-	longest := w.plan.longest()
+	longest, climbs := w.plan.longest(), w.plan.climbs()
 	if strings.HasSuffix(key, "}:asynq") {
 		return time.Minute // the owner of the throttle
 	}
@@ -452,9 +453,9 @@ func (w *world) kept(key string) time.Duration {
 		if w.plan.follows(strings.Split(kind, ":")[1]) {
 			longest += 24 * time.Hour // the served share is remembered for a day
 		}
-		return (2*w.plan.lookahead()+5*longest+back+w.plan.grace()+time.Minute)*5/4 + time.Second
+		return (2*w.plan.lookahead()+5*longest+climbs+back+w.plan.grace()+time.Minute)*5/4 + time.Second
 	}
-	return w.plan.lookahead() + 2*longest + 30*24*time.Hour
+	return w.plan.lookahead() + 2*longest + climbs + 30*24*time.Hour
 }
 
 // longest is for how long a start counts at most. A period with a change of the clock may have an hour more.

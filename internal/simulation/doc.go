@@ -28,6 +28,9 @@
 // waits for an edge, a night passes until shortly before it: all processes are shut down meanwhile, and begin anew
 // (nights_test.go).
 //
+// Some of the quotas are ramps (ramps_test.go), which begin before or after the beginning of the world, and some of
+// these are held from the start. At run time ramps are set in the place of quotas, held, continued and ended.
+//
 // In some worlds lines have a bound (bounds_test.go), and worker.Client is refused tasks. In calm ones of these it
 // enqueues every task.
 //
@@ -72,10 +75,11 @@
 //
 // No period over its quota. At each grant, for each quota in force: the period of the start holds no more than the
 // units of the quota, of all that is charged at that moment, by the clock on the wall of the zone (package wallclock).
+// A ramp has the units of its step there, which are counted from dates on that clock, and each Usage tells them.
 // The start is read in the time of the ledgers as above: after a step back over an edge by up to 30 s, starts count in
 // the period that had begun, until the clock has caught up. So by Redis' clock the period before it may hold twice
-// its units then, and no other does, which is checked by the starts of the handlers in scopes whose limits and modes
-// are never set.
+// its units then, or under a ramp as many more as the last step has, and no other does, which is checked by the starts
+// of the handlers in scopes whose limits and modes are never set.
 //
 // No start outside of hours. The start of each grant lies in the hours in force, by Redis' clock at the decision,
 // whatever steps that clock makes.
@@ -127,7 +131,8 @@
 //   - 10 minutes for limits that were set: twice the time for which the worker leaves a job alone that weighs more
 //     than such a limit;
 //   - a minute, and two more after each night. Nights do not count, but their number has a bound too: one for each
-//     period that the quotas need, one for each limit in a report, and 20 for hours.
+//     period that the quotas need, one for each period of a ramp before its units hold for good, one for each limit in
+//     a report, and 20 for hours.
 //
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ

@@ -169,10 +169,10 @@ func served(units int64, part float64) int64 {
 // to half of each window empty, and a job that weighs more than the served units needs a window for
 // itself, and an empty one before.
 func (p *plan) windowsOf(scope *throttle.Scope, key string, limit throttle.Limit) float64 {
-	least := limit.Units
+	least := atLast(limit)
 	heavy := 0
 	if scope.Floor > 0 {
-		least = served(limit.Units, scope.Floor)
+		least = served(least, scope.Floor)
 		for _, j := range p.jobs {
 			if j.key(scope.Name) == key && j.cost(scope.Name) > least {
 				heavy += 2 * j.calls()

@@ -155,7 +155,8 @@ func (w *world) mayStart(j *job, now time.Time) time.Time {
 	return at
 }
 
-// mostNights is how many nights a world has at most: one for each period that the work takes, and some for hours.
+// mostNights is how many nights a world has at most: one for each period that the work takes, or a ramp before its
+// units hold for good, and some for hours.
 func (p *plan) mostNights() int {
 	most := 20.0
 	for _, scope := range p.scopes {
@@ -167,7 +168,7 @@ func (p *plan) mostNights() int {
 			for _, key := range p.keys(scope.Name) {
 				longest = max(longest, p.windowsOf(&scope, key, l))
 			}
-			most += longest
+			most += longest + float64(p.climb(l))
 		}
 		for _, r := range p.heard(scope.Name) {
 			most += float64(len(r.Limits))

@@ -120,8 +120,8 @@ func hasLabel(limits []throttle.Limit, of throttle.Limit) bool {
 	return slices.ContainsFunc(limits, func(l throttle.Limit) bool { return l.Label() == of.Label() })
 }
 
-// drawQuota draws a quota that is full after a part of the busiest key's work, or after one heavy job. In most zones
-// the edge is one of its own.
+// drawQuota draws a quota that is full after a part of the busiest key's work, or after one heavy job, or the ramp that
+// ends with it. In most zones the edge is one of its own.
 func (p *plan) drawQuota(d dice, s *schedule, scope string) throttle.Limit {
 	var busiest int64
 	for _, key := range p.keys(scope) {
@@ -154,7 +154,11 @@ func (p *plan) drawQuota(d dice, s *schedule, scope string) throttle.Limit {
 	if busiest/heaviest < 6 && d.chance(0.3) {
 		units = heaviest
 	}
-	return throttle.Limit{Units: units, Calendar: c}
+	quota := throttle.Limit{Units: units, Calendar: c}
+	if d.chance(0.4) {
+		return p.drawRamp(d, s, quota, heaviest)
+	}
+	return quota
 }
 
 // drawHours draws hours that open or close at the edge: for a minute, for a night, for a closed date or a weekend. If
@@ -222,7 +226,10 @@ func (p *plan) drawScheduleFaults(d dice, s *schedule) {
 			f.key = one(d, keys...)
 		}
 		for _, l := range scope.Limits {
-			if isQuota(l) && d.chance(0.7) {
+			switch {
+			case isRamp(l) && d.chance(0.3):
+				l = l.Ended()
+			case isQuota(l) && !isRamp(l) && d.chance(0.7):
 				l.Units = one(d, 0, 1, d.Int64N(l.Units)+1, l.Units, 2*l.Units)
 			}
 			if !l.Running && d.chance(0.8) {
@@ -239,5 +246,8 @@ func (p *plan) drawScheduleFaults(d dice, s *schedule) {
 		if len(f.limits) > 0 {
 			p.faults = append(p.faults, f)
 		}
+	}
+	for _, scope := range p.scopes {
+		p.drawRampSet(d, scope)
 	}
 }
