@@ -9,8 +9,8 @@
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
 --     jobs, units: the length of its line, of jobs that are counted
 --   of each limit in force: "units/span/precision used booked free anew in_force"
---     in_force: its units now, of a ramp those of its step, 0 before it begins; free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or
---     hours open or close, us, 0 for others and if that is not known
+--     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or hours open or
+--     close, us, 0 for others and if that is not known; in_force: its units now, of a ramp those of its step
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
 -- uses: request, edges, kinds, entries, scopes, records, waiting, ledger, key, placing

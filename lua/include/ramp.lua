@@ -1,5 +1,6 @@
--- Ramps: units of a quota that grow from period to period. "50&100&200:739938:1:0" has the units of each step, the first
--- period, how many periods a step lasts, and the period in which the ramp was held, 0 for none. Go writes all steps out.
+-- Ramps: units of a quota that grow from period to period. "50&100&200:739938:1:0" has the units of each step, the
+-- first period, how many periods a step lasts, and the period in which the ramp was held, 0 for none. Go writes all
+-- steps out.
 local ramps = {}
 
 -- The ramp of a text; nil if it is none.
