@@ -131,6 +131,36 @@ func TestClaimBeyondTheKnownEdges(t *testing.T) {
 	})
 }
 
+// TestEdgesAreLostUnderASave: a job is booked for a day whose edges Redis has lost, and another job starts. The scope
+// key lives until the booking has left its window, in two months, and not for good.
+func TestEdgesAreLostUnderASave(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		const day = 24 * time.Hour
+		th := newThrottle(t, client, globalScope(throttle.Per(3, 28*day), throttle.PerCalendarDay(3, "UTC")),
+			&throttle.Options{Lookahead: time.Second})
+		s := newScripted(th)
+		wants(t, s, 0, "a", 2, throttle.Granted, 0)
+		wants(t, s, 0, "heavy", 2, throttle.Waiting, 0)
+		for at := time.Second; at < 3*time.Second; at += time.Second {
+			if _, err := s.Pull(dawn.Add(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		edges := edgesKey(t, client, th)
+		if err := client.Del(t.Context(), edges).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Pause(dawn.Add(4*time.Second), throttle.Global, "", dawn.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		lives, err := client.PTTL(t.Context(), strings.TrimSuffix(edges, "edges")+"key:global:").Result()
+		if err != nil || lives < 28*day || lives > 3*28*day {
+			t.Errorf("the scope key lives for %s, %v; want some two months", lives, err)
+		}
+	})
+}
+
 // TestEdgesAreLostUnderABooking: a job that is booked for a day whose edges Redis has lost, far beyond those that are
 // computed again at once, leaves no unit behind, whether it is cancelled or deleted, or asks again.
 func TestEdgesAreLostUnderABooking(t *testing.T) {

@@ -185,9 +185,9 @@ func (w *world) stepsBackOver(text string) (n int64) {
 	return n
 }
 
-// mostEdges is how many edges Redis keeps of a quota or of hours that know the next two months: those of two periods
-// before the first that was asked for, and of 16 after the last.
-const mostEdges = 4*62 + 20
+// mostEdges is how many edges Redis keeps of a quota or of hours that know the next two months, and as long as the
+// ramps of the world take: those of two periods before the first that was asked for, and of 16 after the last.
+func (p *plan) mostEdges() int { return 4*(62+int(p.climbs()/(24*time.Hour))) + 20 }
 
 // checkEdges checks that Redis keeps edges of the calendars and hours of the world alone, and no more of each than its
 // bound.
@@ -201,8 +201,8 @@ func (a *account) checkEdges() {
 	for ; len(values) > 0; values = values[2:] {
 		_, edges, _ := strings.Cut(text(values[1]), " ")
 		a.edges = max(a.edges, len(edges)/16)
-		if len(edges)/16 > mostEdges {
-			a.world.errorf("Redis has %d edges of %s, want at most %d", len(edges)/16, text(values[0]), mostEdges)
+		if most := a.world.plan.mostEdges(); len(edges)/16 > most {
+			a.world.errorf("Redis has %d edges of %s, want at most %d", len(edges)/16, text(values[0]), most)
 		}
 	}
 }

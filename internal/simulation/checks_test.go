@@ -274,6 +274,9 @@ func (w *world) restore() {
 	}
 }
 
+// archiveKept is for how long asynq keeps archived tasks: archivedExpirationInDays in its internal/rdb/rdb.go.
+const archiveKept = 90 * 24 * time.Hour
+
 // checkJobs checks that every job ran as drawn: once for each outcome, and again only
 // if something happened to the process on which it ran.
 func (w *world) checkJobs() {
@@ -288,6 +291,7 @@ func (w *world) checkJobs() {
 		case by == deletion && err == nil:
 			w.errorf("%s was deleted and is %s", j.id, info.State)
 		case by == deletion || by == archive && err == nil && info.State == asynq.TaskStateArchived:
+		case err != nil && (by == archive || state.archived) && time.Since(w.began) > archiveKept:
 		case err != nil && state.ended && !state.archived: // the task is done, and gone from asynq
 		case err == nil && info.State == asynq.TaskStateArchived && state.archived:
 		case err == nil && info.State == asynq.TaskStateArchived && w.lost(state, hit, info):

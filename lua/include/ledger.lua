@@ -162,8 +162,15 @@ local function coarsen(key, ledger)
   with_span(ledger, ledger.span, ledger.precision * times)
 end
 
--- When the last of some entries leaves its window, by the clock.
+-- When the last of some entries leaves its window, by the clock. Where Redis has lost the edges of a period that is
+-- booked, it errs on the late side: by two hours for each period beyond the known ones, and as if months had 31 days.
 local function leaves_at(key, ledger, text)
-  return text == '' and 0 or start_of(ledger, last_of(text) + ledger.n) - key.offset
+  if text == '' then return 0 end
+  local x, edges, beyond = last_of(text) + ledger.n, ledger.edges, 0
+  if edges then
+    local known = min(x, edges.first + edges.count - 1)
+    x, beyond = known, (x - known) * (ledger.length + 7200000000)
+  end
+  return start_of(ledger, x) - key.offset + beyond
 end
 return new_ledger, log_of, read_log, parse_ledgers, trim, is_empty, book_in_searches, spill, cut, coarsen, leaves_at
