@@ -187,7 +187,7 @@ func (w *world) stepsBackOver(text string) (n int64) {
 
 // mostEdges is how many edges Redis keeps of a quota or of hours that know the next two months, and as long as the
 // ramps of the world take: those of two periods before the first that was asked for, and of 16 after the last.
-func (p *plan) mostEdges() int { return 4*(62+int(p.climbs()/(24*time.Hour))) + 20 }
+func (p *plan) mostEdges() int { return 4*(64+int(p.climbs()/(24*time.Hour))) + 20 }
 
 // checkEdges checks that Redis keeps edges of the calendars and hours of the world alone, and no more of each than its
 // bound.
