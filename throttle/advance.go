@@ -49,6 +49,12 @@ type advance struct {
 	rate    float64 // units in a second, of the time before
 }
 
+// broughtAdvance is what an answer brings of an advance; no units if it brings none.
+type broughtAdvance struct {
+	units int64
+	ends  time.Time // of the first of their sub-windows, by Redis' clock; zero: the lane has no limits
+}
+
 func newAdvances(options Options) *advances {
 	if options.Advance == 0 {
 		return nil
@@ -96,7 +102,7 @@ func (a *advances) heard(o *order, answer Answer, began time.Time) {
 		lane.units = 0
 	case answer.advance.units > 0 && !r.Replayed && began.After(a.dropped):
 		ends := answer.advance.ends
-		if latest := r.Now.Add(a.lasts); latest.Before(ends) {
+		if latest := r.Now.Add(a.lasts); ends.IsZero() || latest.Before(ends) {
 			ends = latest
 		}
 		if lane.units == 0 || !lane.ends.Equal(ends) { // what is left is of other sub-windows

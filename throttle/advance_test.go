@@ -282,6 +282,18 @@ func TestAdvanceEndsWithAPause(t *testing.T) {
 	})
 }
 
+// TestAdvanceWithoutLimits: scopes that limit nothing have advances too, which last as long as Options.Advance.
+func TestAdvanceWithoutLimits(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: throttle.Global}, {Name: "tenant"}}
+	inFleet(t, scopes, 1, noDelay, func(t *testing.T, f *fleet) {
+		f.paced(t.Context(), 0, "acme", time.Millisecond, 400*time.Millisecond)
+		if f.advanced < 200 || len(f.starts) != 400 {
+			t.Errorf("%d of %d starts were out of an advance, want most", f.advanced, len(f.starts))
+		}
+	})
+}
+
 // TestAdvanceUnderNewLimits: limits of another process begin to count while an advance lasts that was charged before. A
 // start out of it is not counted there, so its refund takes nothing from the charges of others.
 func TestAdvanceUnderNewLimits(t *testing.T) {

@@ -46,7 +46,7 @@ func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
 	answers := make([]Answer, len(d.Answers))
 	for i, o := range orders[:len(answers)] {
 		answers[i].Reservation, answers[i].Err = t.decision(o, d.Stamp, &d.Answers[i])
-		answers[i].advance = charged{d.Answers[i].Advance, wire.Instant(d.Answers[i].AdvanceEnds)}
+		answers[i].advance = broughtAdvance{d.Answers[i].Advance, wire.Instant(d.Answers[i].AdvanceEnds)}
 	}
 	return answers, nil
 }

@@ -52,14 +52,13 @@ func (i Inside) Run(ctx context.Context, name string, own []string) (any, error)
 	if name == checkScript.name {
 		return i.t.redis.inTime(ctx, named, i.t.arguments(own))
 	}
-	if name == setScript.name {
-		defer i.t.advances.drop()
-	}
 	return i.t.redis.run(ctx, named, i.t.arguments(own))
 }
 
-// Set runs the script set, and pulls the line soon if the change makes room.
+// Set runs the script set, and pulls the line soon if the change makes room. What this process has charged in advance
+// ends: the change acts here at once.
 func (i Inside) Set(ctx context.Context, what wire.Set) (wire.WasSet, error) {
+	defer i.t.advances.drop()
 	reply, err := i.Run(ctx, setScript.name, what.Arguments())
 	if err != nil {
 		return wire.WasSet{}, err

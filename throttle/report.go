@@ -91,7 +91,7 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 	}
 	a := Adaptation{Throttle: t.name, Scope: scope, Key: key, Before: float64(said.Before) / thousandths,
 		Served: float64(said.Served) / thousandths, Paused: wire.Instant(said.Paused)}
-	if r.Refused || a.Served < a.Before || a.Paused.After(time.Time{}) {
+	if r.Refused || a.Served < a.Before || !a.Paused.IsZero() {
 		t.advances.drop()
 	}
 	t.observeReport(a, r)

@@ -47,8 +47,8 @@ func newThrottle(s *setup) *Throttle {
 // the same slot again; at its slot it is granted if the jobs that really started leave room,
 // otherwise it gets another slot or the front of its lane.
 //
-// Reserve blocks for one round trip to Redis, at most Options.Timeout. Jobs that come
-// while a call is under way are sent together in the next call. Its errors:
+// Reserve blocks for one round trip to Redis, at most Options.Timeout, or not at all for a job that starts out of an
+// advance (Options.Advance). Jobs that come while a call is under way are sent together in the next call. Its errors:
 // *InvalidJobError, *NeverFitsError, *BlockedError, *DeadlineError and, for a Bounded job,
 // *LineFullError, with nothing written; *UnavailableError (see Options.Fallback), also if the context ends while the
 // job is decided: ask again with the error's Nonce; the context's own error if it had
@@ -64,13 +64,7 @@ type Answer struct {
 	Reservation Reservation
 	Err         error // of Reserve
 
-	advance charged
-}
-
-// charged is the advance of an answer.
-type charged struct {
-	units int64
-	ends  time.Time // by Redis' clock
+	advance broughtAdvance
 }
 
 // ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one

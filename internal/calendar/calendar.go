@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	_ "time/tzdata" // where the system has no zones
 )
@@ -111,21 +110,10 @@ func Parse(text string) (*Calendar, error) {
 	return New(parts[0], of[0], of[1], zone)
 }
 
-var known sync.Map // of texts to *Calendar
+var known Memory[Calendar]
 
 // Of is Parse with a memory.
-func Of(text string) (*Calendar, error) {
-	found, _ := known.Load(text)
-	if c, is := found.(*Calendar); is {
-		return c, nil
-	}
-	c, err := Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	known.Store(text, c)
-	return c, nil
-}
+func Of(text string) (*Calendar, error) { return known.Read(text, Parse) }
 
 // Length is about how long a period is: a day of 24 hours, a week of seven of them, a month of 31.
 func (c *Calendar) Length() time.Duration {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -185,21 +184,10 @@ func united(ranges []dayRange) (united []dayRange) {
 	return united
 }
 
-var knownHours sync.Map // of texts to *Hours
+var knownHours Memory[Hours]
 
 // HoursOf is ParseHours with a memory.
-func HoursOf(text string) (*Hours, error) {
-	found, _ := knownHours.Load(text)
-	if h, is := found.(*Hours); is {
-		return h, nil
-	}
-	h, err := ParseHours(text)
-	if err != nil {
-		return nil, err
-	}
-	knownHours.Store(text, h)
-	return h, nil
-}
+func HoursOf(text string) (*Hours, error) { return knownHours.Read(text, ParseHours) }
 
 // String is the text that ParseHours reads, with one space between words.
 func (h *Hours) String() string { return strings.Join(h.items, ", ") + " @" + h.Zone }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -301,18 +300,7 @@ func (r *Ramp) ContinuedAt(at time.Time) *Ramp {
 	return &continued
 }
 
-var knownRamps sync.Map // of texts to *Ramp
+var knownRamps Memory[Ramp]
 
 // RampOf is ParseRamp with a memory.
-func RampOf(text string) (*Ramp, error) {
-	found, _ := knownRamps.Load(text)
-	if r, is := found.(*Ramp); is {
-		return r, nil
-	}
-	r, err := ParseRamp(text)
-	if err != nil {
-		return nil, err
-	}
-	knownRamps.Store(text, r)
-	return r, nil
-}
+func RampOf(text string) (*Ramp, error) { return knownRamps.Read(text, ParseRamp) }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
 )
@@ -20,21 +19,10 @@ func RampText(s calendar.Steps) string {
 	return fmt.Sprintf("%s:%d:%d:%d", strings.Join(units, "&"), s.First, s.Every, s.Held)
 }
 
-var knownSteps sync.Map // of texts to *calendar.Steps
+var knownSteps calendar.Memory[calendar.Steps]
 
 // StepsOf reads what RampText writes, with a memory.
-func StepsOf(text string) (*calendar.Steps, error) {
-	found, _ := knownSteps.Load(text)
-	if s, is := found.(*calendar.Steps); is {
-		return s, nil
-	}
-	s, err := parseSteps(text)
-	if err != nil {
-		return nil, err
-	}
-	knownSteps.Store(text, s)
-	return s, nil
-}
+func StepsOf(text string) (*calendar.Steps, error) { return knownSteps.Read(text, parseSteps) }
 
 func parseSteps(text string) (*calendar.Steps, error) {
 	wrong := fmt.Errorf("line: %q are no steps", text)

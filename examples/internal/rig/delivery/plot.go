@@ -89,7 +89,7 @@ func rowsOf(r result) []row {
 	return rows
 }
 
-// raisedLine is a tenant's limit as it is raised, up to where it is that of all.
+// raisedLine draws the limit of a tenant while it is raised, until the tenant has the limit of all tenants.
 func raisedLine(r result, tenant string) []plot.Moment {
 	var line []plot.Moment
 	level := 0.0
