@@ -74,6 +74,7 @@ drains: ## jobs drained in full amid a fault, one of each class
 .PHONY: properties
 properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
 	go test ./throttle/ -run Property -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
+	go test ./lua/ -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
 
 .PHONY: simulate
 simulate: ## worlds of servers, tenants and faults in virtual time, drawn from seeds (SEEDS=10000)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSharesAreBounded: more tenants with a share of their own come than the throttle remembers. It forgets those that
-// told theirs the longest ago.
+// told theirs the longest ago. Most are written here as the scripts write them (docs/redis-state.md).
 func TestSharesAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, batch = 10_000, 60
@@ -19,7 +19,14 @@ func TestSharesAreBounded(t *testing.T) {
 			settings: line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9,
 				Scopes: map[string]line.Scope{"global": {Mode: line.Enforce,
 					Limits: []line.Limit{{Units: 0, Span: line.Window(second), Precision: 1}}}}}}
-		now, tenants := int64(1_795_219_498_000_000), 0
+		now, tenants := int64(1_795_219_498_000_000), most-2*batch
+		told := make([]redis.Z, tenants)
+		for n := range told {
+			told[n] = redis.Z{Score: float64(now/second<<20 + 2), Member: fmt.Sprint("t", n)}
+		}
+		if err := client.ZAdd(t.Context(), s.prefix+"shares", told...).Err(); err != nil {
+			t.Fatal(err)
+		}
 		for tenants < most+300 {
 			now += second
 			var jobs []line.Job

@@ -192,7 +192,7 @@ func TestPropertyAdvance(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
 	advanced := 0
-	for seed := range uint64(4) {
+	for seed := range uint64(longtest.Of(2, 8)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		window := []time.Duration{5 * time.Second, 10 * time.Second}[r.IntN(2)]
 		units := int64(600+r.IntN(1000)) * int64(window/time.Second)

@@ -223,7 +223,7 @@ func TestForecastOverGrowingDays(t *testing.T) {
 	scopes = append(scopes, throttle.Scope{Name: "tenant"})
 	st := newStage(t, miniClient(t), scopes, throttle.Options{Lookahead: time.Second})
 	var jobs []throttle.Job
-	for i := range 150 {
+	for i := range longtest.Of(75, 150) {
 		weight := int64(1 + i%3)
 		if i%40 == 25 {
 			weight = 20

@@ -18,7 +18,7 @@ func TestQueueWithoutAServer(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(2)}}, {Name: "tenant"}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
-		const crowd, others = 400, 300
+		const crowd, others = 200, 150
 		for n := range crowd {
 			w.enqueue(n, "a", 1, asynq.Queue("left"))
 		}

@@ -14,8 +14,8 @@ import (
 func TestDrainOverAClosedNight(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
-	tasks := longtest.Of(240, 2400)
-	night := longtest.Of(2, 14) // hours, from 00:10 in UTC on, by a clock that is 05:45 ahead
+	tasks := longtest.Of(120, 2400)
+	night := longtest.Of(1, 14) // hours, from 00:10 in UTC on, by a clock that is 05:45 ahead
 	hours := throttle.OpenHours(fmt.Sprintf("%02d:55-05:55 @Asia/Kathmandu", 5+night))
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(int64(tasks / 20)), hours}}, {Name: "tenant"},

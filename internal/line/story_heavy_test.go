@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // TestHeavyJobsOfOneTenantStopNobody: tenant m has 5 of 1000/24h left and two jobs of
@@ -68,6 +69,7 @@ func TestHeavyJobStartsBesideLightOnes(t *testing.T) {
 // the room that there is.
 func TestHeavyJobsFillTheirLimit(t *testing.T) {
 	t.Parallel()
+	crowd := longtest.Of(250, 1000)
 	for _, c := range []struct {
 		flows, jobs int
 		cost        int64
@@ -75,12 +77,12 @@ func TestHeavyJobsFillTheirLimit(t *testing.T) {
 		window      int64
 		every       int64 // one of so many is light
 	}{
-		{flows: 1000, jobs: 5000, cost: 2, units: 501, window: second},
-		{flows: 1000, jobs: 5000, cost: 3, units: 1000, window: second},
+		{flows: crowd, jobs: 5 * crowd, cost: 2, units: 501, window: second},
+		{flows: crowd, jobs: 5 * crowd, cost: 3, units: 1000, window: second},
 		{flows: 6, jobs: 1000, cost: 20, units: 90, window: 10 * second},
 		{flows: 100, jobs: 1000, cost: 7, units: 100, window: 10 * second, every: 2},
-		{flows: 1000, jobs: 3000, cost: 7, units: 1000, window: 10 * second, every: 2},
-		{flows: 1000, jobs: 3000, cost: 600, units: 10000, window: 10 * second, every: 2},
+		{flows: crowd, jobs: 3 * crowd, cost: 7, units: 1000, window: 10 * second, every: 2},
+		{flows: crowd, jobs: 3 * crowd, cost: 600, units: 10000, window: 10 * second, every: 2},
 	} {
 		w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {per(c.units, c.window)}}))
 		began, sum := w.now, int64(0)
