@@ -130,6 +130,10 @@ modules: ## each module alone, with the versions of its own go.mod: in the works
 tidy: ## go mod tidy in every module
 	@.ci/modules -w
 
+.PHONY: release
+release: ## rehearse a release, VERSION=v0.1.0: tags and installs it in a clone, publishes nothing
+	@.ci/release $(VERSION)
+
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities in what is called; says loudly when it cannot know
 	@.ci/vulncheck $(VULNCHECK_VERSION) '$(CACHE)/govulncheck-$(VULNCHECK_VERSION)'
