@@ -41,7 +41,7 @@ func order(t *rapid.T, client *redis.Client) {
 		[]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second}).Draw(t, "near")
 	c := &crew{
 		subject: newScripted(newThrottle(t, client, scopes, &options)),
-		now:     time.UnixMicro(1_795_219_498_189_530),
+		now:     historiesBegin,
 		jobs:    make(map[string]throttle.Job), excused: make(map[string]bool), around: make(map[string]bool),
 	}
 	c.arrivals = drawArrivals(t, scopes, c.now)

@@ -28,7 +28,7 @@ func promises(t *rapid.T, client *redis.Client) {
 	h := &machine{scopes: scopes}
 	subject := newScripted(newThrottle(t, client, scopes,
 		&throttle.Options{Lookahead: maxWindow, Timeout: 30 * time.Second}))
-	now := time.UnixMicro(1_795_219_498_189_530)
+	now := historiesBegin
 	var waiting []throttle.Reservation
 	var starts []throttletest.Start
 	keep := func(r throttle.Reservation) {

@@ -58,7 +58,7 @@ func newMachine(t *rapid.T, client *redis.Client) *machine {
 	h := &machine{
 		t:       t,
 		options: drawOptions(t),
-		now:     time.UnixMicro(1_795_219_498_189_530),
+		now:     historiesBegin,
 		jobs:    make(map[string]throttle.Job),
 		grants:  make(map[string]throttle.Reservation),
 		starts:  make(map[string]spent),

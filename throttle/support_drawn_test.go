@@ -60,7 +60,10 @@ func drawRunning(t *rapid.T, scopes []throttle.Scope, lookahead time.Duration) [
 	return scopes
 }
 
-// calendars are those that quotas have. Histories begin some minutes after midnight in UTC.
+// historiesBegin is the first instant of histories: a Saturday, the 21st of November 2026, some minutes after midnight in UTC.
+var historiesBegin = time.UnixMicro(1_795_219_498_189_530)
+
+// calendars are those that quotas have.
 var calendars = []throttle.Calendar{
 	{Unit: throttle.Day, Zone: "UTC"},
 	{Unit: throttle.Day, Hours: 1, Zone: "Europe/Paris"},
@@ -84,7 +87,7 @@ var ramps = []throttle.Limit{
 func drawRamp(t *rapid.T) throttle.Limit {
 	ramp := rapid.SampledFrom(ramps).Draw(t, "ramp")
 	if rapid.Bool().Draw(t, "is held") {
-		at := time.UnixMicro(1_795_219_498_189_530).AddDate(0, 0, rapid.IntRange(-3, 3).Draw(t, "days ago"))
+		at := historiesBegin.AddDate(0, 0, rapid.IntRange(-3, 3).Draw(t, "days ago"))
 		if held := ramp.Held(at); held.UnitsAt(at) > 0 {
 			return held
 		}

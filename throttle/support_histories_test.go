@@ -165,7 +165,7 @@ func newArena(t *testing.T, throttles int) *arena {
 			throttle.Limit{Units: 8, Window: time.Second, Precision: 100 * time.Millisecond}),
 		options: throttle.Options{Timeout: patient, Grace: 300 * time.Millisecond,
 			Lookahead: 700 * time.Millisecond, BreakAfter: -1},
-		now:    time.UnixMicro(1_795_219_498_189_530),
+		now:    historiesBegin,
 		grants: make([][]throttle.Reservation, throttles),
 	}
 	for i := range a.scopes {
