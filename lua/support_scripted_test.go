@@ -15,7 +15,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/lua"
-
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
