@@ -42,7 +42,7 @@ func decisions(ctx context.Context, b *bench) error {
 			return err
 		}
 		defer closeRows()
-		for _, row := range rows { // each tenant has its keys, and the scripts are there
+		for _, row := range rows { // creates the keys of each tenant, and loads the scripts
 			if _, err := together(tenants, 16, func(i int) error { return row.decide(ctx, i) }); err != nil {
 				return fmt.Errorf("%s: %w", row.name, err)
 			}
@@ -65,7 +65,7 @@ func decisions(ctx context.Context, b *bench) error {
 	})
 }
 
-// limiters are the rows. The caller closes what they need.
+// limiters returns the rows, and a function that closes their clients.
 func (b *bench) limiters(s *server) (rows []limiter, closeRows func(), err error) {
 	client := s.client()
 	closers := []func() error{client.Close}

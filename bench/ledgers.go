@@ -18,8 +18,8 @@ const (
 	longLedger  = 1000 // the most that a ledger may have
 )
 
-// ledgers compares decisions under exact ledgers of different lengths: full ledgers, which
-// refuse, and ledgers with room, which as many entries leave as enter.
+// ledgers compares decisions under a short and a long exact ledger. It does so where the ledgers are full and each job
+// is refused, and where they have room and an entry leaves for each one that comes.
 func ledgers(ctx context.Context, b *bench) error {
 	return withAwakeServer(ctx, func(s *server, client *redis.Client) error {
 		full := make(map[int]*throttle.Throttle)
@@ -50,7 +50,7 @@ func ledgers(ctx context.Context, b *bench) error {
 		}
 		b.printLedgers("refused, the exact ledger is full", refused)
 
-		// At ten thousand decisions a second a window holds as many entries, at fewer some less.
+		// At ten thousand decisions a second, the window holds so many entries. At fewer decisions it holds fewer.
 		sliding, asked := make(map[int]*throttle.Throttle), 0
 		for _, entries := range []int{shortLedger, longLedger} {
 			window := time.Duration(entries) * 100 * time.Microsecond

@@ -14,8 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// raisedExact raises limits whose ledgers are exact. All of the window is used within half a
-// second, and as many jobs wait: they are pulled when that leaves again.
+// raisedExact raises limits whose ledgers are exact. Half of the jobs use up the window within half a second, and the
+// other half waits. These jobs are pulled when the window has passed.
 func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
 	const window, jobs = 4 * time.Second, 1000
 	th, err := open(client, "exactly", limits{throttle.Per(100, window)}, limits{throttle.Per(100, window)}, nil)
@@ -42,11 +42,11 @@ func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
 	return drive(ctx, th, 2*time.Second)
 }
 
-// longTails renews and ends jobs that run beside hundreds of others, each in a sub-window of its
-// own, under so many scopes.
+// longTails starts 950 jobs under so many scopes, each in a sub-window of its own. It renews half of them, and ends
+// nearly all.
 func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Client) error {
 	return func(ctx context.Context, _ *bench, client *redis.Client) error {
-		const places, lease = 950, 20 * time.Second // the last is there before the first lease ends
+		const places, lease = 950, 20 * time.Second // the last job starts before the first lease ends
 		all := make([]throttle.Scope, scopes)
 		keys := make(map[string]string)
 		for i := range all {
@@ -86,7 +86,7 @@ func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Cli
 	}
 }
 
-// busyTenants has a hundred tenants use their two windows up, and asks for all of them.
+// busyTenants lets a hundred tenants use up their windows. Then it asks for forecasts and for the usage of all.
 func busyTenants(ctx context.Context, _ *bench, client *redis.Client) error {
 	const tenants, units = 100, 100
 	th, err := open(client, "busy", limits{throttle.PerMinute(units), throttle.PerHour(units)},
@@ -119,7 +119,7 @@ func busyTenants(ctx context.Context, _ *bench, client *redis.Client) error {
 	return nil
 }
 
-// longIDs asks for jobs with the longest ID that there may be.
+// longIDs asks for jobs with IDs near the longest that is allowed, and with longer ones.
 func longIDs(ctx context.Context, _ *bench, client *redis.Client) error {
 	th, err := open(client, "ids", limits{throttle.PerMinute(100)}, limits{throttle.PerSecond(1000)}, nil)
 	if err != nil {
@@ -170,7 +170,7 @@ func manyLimits(ctx context.Context, _ *bench, client *redis.Client) error {
 	return errors.Join(drive(ctx, th, 3*time.Second), look(ctx, th, "scope0", "acme", time.Second))
 }
 
-// raisedFar raises an exact limit while it counts, and has a heavy job come when many have started.
+// raisedFar raises exact limits that count a start already. After many more starts, heavy jobs come.
 func raisedFar(ctx context.Context, _ *bench, client *redis.Client) error {
 	const starts = 60_000
 	th, err := open(client, "far", limits{throttle.PerHour(100)}, limits{throttle.PerHour(100)}, nil)
@@ -216,7 +216,7 @@ func manyStanding(ctx context.Context, b *bench, client *redis.Client) error {
 			return answer.Err
 		}
 	}
-	// There are too many to forecast, which the first pages show.
+	// A forecast reads the first pages, and learns from them that it would have to read too many jobs.
 	_, _ = inspect.New(th).Forecast(ctx, []throttle.Job{job("another", "acme")})
 	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Hour))
 }

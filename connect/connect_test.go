@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A client asks for its host's name when it is made: nobody outside is asked, or waited for.
+	// A new client looks its host's name up. The tests neither ask another machine for it nor wait for one.
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no names outside of this machine")
 	}}

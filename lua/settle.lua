@@ -35,10 +35,8 @@ local function correct_log(key, ledger, at, delta)
   return sum - there
 end
 
--- Corrects the units at the start in one ledger, and returns true; false if units beyond the charge count from now on,
--- and no units are given back. That holds if the ledger has no entry at a start that would still count, or began to
--- count after the grant. It holds too after a step back of the clock, until the clock has caught up or the ledger is
--- empty: the units at the start may then belong to another job.
+-- Corrects the units that a ledger has at the job's start. Returns true if it did, or if that start counts no longer.
+-- Returns false if the start still counts, but the ledger has no entry there or began to count after the grant.
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
   delta = min(delta, NEVER - ledger.spent)
@@ -54,6 +52,9 @@ local function correct_in(key, ledger, delta)
   return changed ~= 0 or at + ledger.n <= sub_window(ledger, now)
 end
 
+-- Corrects the ledgers of a scope key. Where a ledger cannot be corrected, units beyond the charge count from now on,
+-- and no units are given back. After a step back of the clock no ledger can, until the clock has caught up or the
+-- ledgers are empty: the units at the start may belong to another job.
 local function correct(key, delta)
   for i = 1, #key do
     local settled = not key[i].kind.settled or key.shift == 0 and correct_in(key, key[i], delta)

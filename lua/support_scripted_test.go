@@ -14,8 +14,8 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
-	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
 // scripted asks the scripts what line.Line is asked, and writes their answers as texts.

@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// A job is charged what it may take at most, and corrected when it is known what it
-// took. What it did not take is free at once.
+// A job is charged the most that it may take. Once its use is known, the charge is corrected, and the rest is free at
+// once.
 func ExampleThrottle_Settle() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestPropertyOrder: with a short lookahead, where most jobs stand in line, every
-// job starts, at its slot, within the limits, and within its lane no job is passed
-// by a later one that weighs as much or more: a lighter job may fill the gap before
-// a heavier one. In every other history some jobs come late: late jobs may be passed,
-// and so may jobs that lost their slot to them; so may jobs with slots around those of
-// late jobs, by jobs that take the room which late jobs leave free. The line is pulled
-// when an answer says so, and every half second.
+// TestPropertyOrder draws histories with a short lookahead, in which most jobs wait in line. The line is pulled when an
+// answer says so, and every half second. Every job starts, at its slot and within the limits. No job is passed by a later
+// job of its lane that weighs as much or more; a lighter job may fill the gap before a heavier one.
+//
+// In every other history some jobs come late. Then these jobs may be passed:
+//   - late jobs;
+//   - jobs that lost their slot to a late job;
+//   - jobs with a slot around that of a late job, by jobs that take the room which the late job leaves free.
 func TestPropertyOrder(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -19,7 +19,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// marker stands in every value that is a user's.
+// marker is a part of every value that belongs to a user.
 const marker = "SECRET"
 
 // TestT12_ErrorsAndLogsHoldNoKeys: neither the text of an error of any kind nor a line
@@ -148,7 +148,7 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 	return errs
 }
 
-// foreign keeps an error about foreign data; not every call looks at every key.
+// foreign keeps an error about foreign data, if there is one: not every call reads every key.
 func foreign(errs map[string]error, what string, err error) {
 	if err != nil {
 		errs[what] = err
@@ -186,7 +186,7 @@ func walkErrors(err error, yield func(error) bool) bool {
 	return walkErrors(errors.Unwrap(err), yield)
 }
 
-// TestF16_T12_StateErrorNamesItsKey: the whole key for those who ask, its hash for all.
+// TestF16_T12_StateErrorNamesItsKey: a field of the error has the whole key, and its text has a hash of it.
 func TestF16_T12_StateErrorNamesItsKey(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -92,7 +92,7 @@ func (d *driver) run(span, step time.Duration) {
 				continue
 			}
 			job := d.jobs[r.Job.ID]
-			job.MaxWait = step // in time, as a worker's
+			job.MaxWait = step // it comes in time, as a worker's job does
 			d.ask(job)
 		}
 	}
@@ -137,8 +137,7 @@ func tenantsOf(global, tenant throttle.Limit, more ...throttle.Scope) []throttle
 	}, more...)
 }
 
-// TestLineOutlivesItsKeys: a backlog that takes longer than the line's keys live
-// goes on to its end.
+// TestLineOutlivesItsKeys: a backlog is drained to its end, though that takes longer than the line's keys live.
 func TestLineOutlivesItsKeys(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.Per(1, 10*time.Hour)), throttle.Options{})
@@ -147,8 +146,8 @@ func TestLineOutlivesItsKeys(t *testing.T) {
 	d.all(90)
 }
 
-// TestCancelLeavesNoLaneBehind: a fair key that is full waits by one of its lanes;
-// when all of that lane is cancelled, the others go on.
+// TestCancelLeavesNoLaneBehind: a flow that is full waits with one of its lanes. When all jobs of that lane are
+// cancelled, the other lanes go on.
 func TestCancelLeavesNoLaneBehind(t *testing.T) {
 	t.Parallel()
 	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(100)}}
@@ -195,8 +194,7 @@ func TestHeavyHeadIsNotPassedByNewcomers(t *testing.T) {
 	d.all(206)
 }
 
-// TestClockStepsBackUnderALine: lanes that were due at a time of the old clock are looked
-// at soon by the new clock.
+// TestClockStepsBackUnderALine: lanes whose timers were set before the clock stepped back are looked at soon after it.
 func TestClockStepsBackUnderALine(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.Per(5, 10*time.Second)), throttle.Options{})
@@ -234,8 +232,8 @@ func (d *driver) client() *redis.Client {
 	return client
 }
 
-// TestForeignLane: a process pulls for another one whose scopes it does not all have. The limits
-// of the scope that it lacks hold for the process that has the scope.
+// TestForeignLane: one process has a scope that another one lacks, and the other one pulls. The limits of that scope
+// hold for the process that has it.
 func TestForeignLane(t *testing.T) {
 	t.Parallel()
 	domain := throttle.Scope{Name: "domain",
@@ -274,8 +272,7 @@ func TestForeignLane(t *testing.T) {
 	}
 }
 
-// TestForeignDataStopsOneTenant: a key of one tenant that holds something else does
-// not stop the others.
+// TestForeignDataStopsOneTenant: foreign data under a key of one tenant stops no other tenant.
 func TestForeignDataStopsOneTenant(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), throttle.Options{})
@@ -298,8 +295,7 @@ func TestForeignDataStopsOneTenant(t *testing.T) {
 // mostUnits is the largest number of units of a limit.
 const mostUnits = 1 << 53
 
-// TestVeryManyUnitsInLine: sums beyond 2^53 are cut off, not broken, and tags
-// that large still move.
+// TestVeryManyUnitsInLine: sums of units stay at 2^53 when they would pass it, and tags of that size still move.
 func TestVeryManyUnitsInLine(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()

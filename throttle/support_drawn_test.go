@@ -10,8 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// drawOptions draws a lookahead without end, in which nobody waits in line, as often as
-// short ones.
+// drawOptions draws options. An endless lookahead, with which no job waits in line, is as frequent as a short one.
 func drawOptions(t *rapid.T) throttle.Options {
 	return throttle.Options{
 		Grace: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second,
@@ -60,7 +59,8 @@ func drawRunning(t *rapid.T, scopes []throttle.Scope, lookahead time.Duration) [
 	return scopes
 }
 
-// historiesBegin is the first instant of histories: a Saturday, the 21st of November 2026, some minutes after midnight in UTC.
+// historiesBegin is the first instant of histories: a Saturday, the 21st of November 2026, some minutes after midnight
+// in UTC.
 var historiesBegin = time.UnixMicro(1_795_219_498_189_530)
 
 // calendars are those that quotas have.

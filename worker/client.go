@@ -104,10 +104,10 @@ type Planned struct {
 // Reserve's estimate. Enqueue blocks for two round trips. The error is Planned.Err.
 //
 // A task that would make a line longer than throttle.Scope.MaxWaiting is refused with a
-// *throttle.LineFullError, and asynq does not get it. That is exact however many processes enqueue
-// at once. A task that is not planned (Planned.Reservation says which) does not count, and is not
-// refused: while Redis cannot decide, lines have no bound. Nor is a task refused that is enqueued
-// again while it waits: asynq's own error says so.
+// *throttle.LineFullError, and asynq does not get it. The bound is exact, however many processes
+// enqueue at once. A task that is not planned (Planned.Reservation says which) does not count, and is not
+// refused: while Redis cannot decide, lines have no bound. A task that is enqueued again while it
+// waits is not refused either: asynq's own error reports it.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
 	p := c.prepare(ctx, task, opts)
 	if p.asked {
@@ -304,9 +304,9 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 	}
 }
 
-// delay is after how long asynq brings a planned task if no process wakes it before: at its
-// slot, rounded up since asynq keeps whole seconds, or at once if the middleware can sleep until
-// the slot. A task in line comes later, but before its Deadline.
+// delay returns how long asynq waits before it brings a planned task that no process wakes. The
+// task comes at its slot, rounded up to asynq's whole seconds, or at once if the middleware can
+// sleep until the slot. A task in line comes later, but before its Deadline.
 func (c *Client) delay(p *plan) time.Duration {
 	switch r := p.Reservation; {
 	case r.Outcome == throttle.Waiting && !p.known.deadline.IsZero():

@@ -46,7 +46,7 @@ func (p *program) lines() *cobra.Command {
 		"what a row is of: key (the scope key that has no room), flow (the tenant that waits) or lane")
 	cmd.Flags().StringVar(&filter.Flow, "flow", "", "only what this flow, a key of the fair scope, waits for")
 	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only what waits for this scope")
-	cmd.Flags().StringVar(&filter.Key, "key", "", "only what waits for this key of it")
+	cmd.Flags().StringVar(&filter.Key, "key", "", "only what waits for this key of the scope")
 	p.rows(cmd)
 	return cmd
 }

@@ -17,10 +17,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostTime is how long any verb may take with 100,000 jobs in line, from the start of the
-// process to its end. On a machine that is busy with other tests it takes longer: what is
-// held to it is the time of the processor, of the command and of Redis together, which on
-// an idle one is more than passes, but for status and watch, which measure for 50 ms.
+// mostTime is how long any verb may take with 100,000 jobs in line, from the start of the process to its end. Other
+// tests make the machine slow, so the processor's time is measured instead, that of the command and of Redis together.
+// On an idle machine it is more than the time that passes, except for status and watch, which wait for 50 ms.
 const mostTime = 300 * time.Millisecond
 
 // crowd fills a throttle: jobs in line, of tenants that send to a domain each.

@@ -4,8 +4,10 @@ package line
 const shortestAdvance = 5000
 
 // advance charges a granted job's advance to the sub-windows in which the job starts. It returns the units and when the
-// first of these sub-windows ends, or hours close. There is none while any job waits or is booked, under a scope key
-// that has limits of its own, is paused, follows its upstream or has other modes, and where jobs run under a limit.
+// first of these sub-windows ends, or hours close. There is no advance
+//   - while any job waits or is booked;
+//   - under a scope key that has limits of its own, is paused, follows its upstream or does not enforce its limits;
+//   - under a running limit, or an unlimited one.
 func (l *Line) advance(job Job, lane *lane, at int64) (units, ends int64) {
 	units, ends = job.Advance, Never
 	if units == 0 || at > l.now || l.timers.len() > 0 {

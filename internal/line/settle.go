@@ -64,10 +64,11 @@ func (l *Line) grantedAgain(g Grant) {
 	}
 }
 
-// correct changes what is spent at a start, while the start still counts. After a step back of the clock, until the
-// clock has caught up or the ledger is empty, units found at the start may belong to another job: then correct gives
-// nothing back, and units beyond the charge count from now on. The same holds if the ledger has nothing at a start that
-// would still count, and for a ledger that did not count yet at the grant. Running limits stay unchanged.
+// correct corrects the units that each ledger has at the job's start, while the start still counts. Where a ledger
+// cannot be corrected, units beyond the charge count from now on, and no units are given back. That is so if the ledger
+// has no entry at the start, or began to count after the grant. After a step back of the clock no ledger can be
+// corrected, until the clock has caught up or the ledgers are empty: the units at the start may belong to another job.
+// Running limits stay unchanged.
 func (k *key) correct(now int64, g Grant, delta int64) {
 	if delta == 0 {
 		return

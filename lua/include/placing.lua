@@ -287,11 +287,12 @@ local function earliest(lane, costs, at, promises, mode)
   return at, key, holder
 end
 
--- Whether a job that has room may be granted its start now. Places that only the end of a lease frees are not granted
--- before that end: their job may renew the lease. If the clock steps back before a job granted for later has started,
--- its entry lies behind that start. So no start is granted a window or more ahead, where other jobs could still start
--- a window before the entry. No start is granted while a ledger's time stands still, since that time goes on after a
--- far step, and none for an instant at which other limits are in force.
+-- Whether a job that has room may be granted its start now. The answer is no if only the end of a lease frees its
+-- place, since the running job may renew the lease. For a start that is later than now, the answer is also no
+--  * if other limits are in force then;
+--  * while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too soon;
+--  * if the start is a window or more ahead. When the clock steps back before the start, the entry lies behind the
+--    start, and other jobs could start a window before the entry.
 local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]

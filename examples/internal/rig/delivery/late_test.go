@@ -108,7 +108,7 @@ func TestLateIsReported(t *testing.T) {
 	}
 }
 
-// A small tenant comes when the others have much more in line than goes out.
+// When the small tenant comes, the others have far more mails in line than are sent meanwhile.
 func TestBundledCampaignHasALateTenant(t *testing.T) {
 	t.Parallel()
 	c, err := campaign.Open("")

@@ -23,7 +23,7 @@ type outcome struct {
 	earlier  bool      // it ended in an earlier run
 	arrived  time.Time // when it was enqueued, here or in an earlier run; zero if not
 	deferred int       // how often the server wanted it later (4xx)
-	held     int       // how often it wanted nothing for the whole domain
+	held     int       // how often the server wanted no mail for the whole domain
 	retried  int       // asynq's retries that it has spent
 	reason   string    // why it was last deferred, refused or given up
 }
@@ -52,7 +52,7 @@ func (o outcomes) deferred(id, reason string) {
 	})
 }
 
-// held notes that the server wants nothing for the mail's whole domain now.
+// held notes that the server wants no mail for this mail's whole domain now.
 func (o outcomes) held(id string) { o.Note(id, func(one *outcome) { one.held++ }) }
 
 // tried notes an attempt, before which so many retries were spent.

@@ -54,10 +54,10 @@ func TestHeeded(t *testing.T) {
 	}
 	pauses := []pause{{"hill.example", after(1000), after(3500)}, {"hill.example", after(5000), after(7500)}}
 	uses := heeded(pauses, []arrival{
-		sent(hill, 900, 995, true),    // by which it began
-		sent(hill, 990, 1400, true),   // under way
-		sent(hill, 1000, 1400, true),  // the same instant: under way
-		sent(hill, 1001, 1400, true),  // not any more
+		sent(hill, 900, 995, true),    // its refusal began the pause
+		sent(hill, 990, 1400, true),   // decided before the pause
+		sent(hill, 1000, 1400, true),  // decided as the pause began
+		sent(hill, 1001, 1400, true),  // decided in the pause
 		sent(hill, 1001, 1400, false), // accepted
 		sent(lake, 1001, 1400, false),
 		sent(hill, 4900, 4999, true),
@@ -78,7 +78,7 @@ func TestHeeded(t *testing.T) {
 	}
 }
 
-// An attempt in spite of a pause is not well.
+// A report names an attempt in spite of a pause.
 func TestSummarizeSeesADisregardedPause(t *testing.T) {
 	t.Parallel()
 	r := sampleResult(t)
