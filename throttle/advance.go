@@ -6,8 +6,6 @@ import (
 )
 
 const (
-	// longestAdvance is the most that Options.Advance may be.
-	longestAdvance = time.Second
 	// advanceParts is how often a busy lane asks for an advance while one sub-window is open. An advance is what the
 	// lane is likely to start until the next one. What is left of it when the sub-window ends counts as started: less than
 	// a part of what the lane starts in a sub-window.

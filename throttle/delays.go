@@ -66,22 +66,3 @@ func (d *startDelays) all() map[string]StartDelay {
 	defer d.mu.Unlock()
 	return maps.Clone(d.of)
 }
-
-// started tells the Observer, and counts for what the process publishes, that a granted job whose
-// answer arrived at the time answered begins now.
-func (t *Throttle) started(granted Reservation, answered time.Time) {
-	delay := max(0, time.Since(answered)-granted.Delay())
-	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {
-		t.sign.hasten(time.Now())
-	}
-	if t.options.Observer != nil {
-		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: granted, Late: delay})
-	}
-}
-
-// Started says that a granted job begins now, and when its answer arrived by the local clock. The
-// Observer receives how late the job is; Check reports jobs that are later than a margin. It does
-// not block.
-func (d Driver) Started(granted Reservation, answered time.Time) {
-	d.throttle.started(granted, answered)
-}

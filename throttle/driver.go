@@ -2,11 +2,7 @@ package throttle
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // The most that one pull does: a few milliseconds of Redis' time.
@@ -101,42 +97,21 @@ func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) 
 	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
 }
 
-// lineTimer is when to pull next, as far as this process knows.
-type lineTimer struct {
-	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
-	puller sync.Mutex   // held by the goroutine that pulls for all that wait in this process
-	pulled time.Time    // when this process last pulled; guarded by puller
-
-	mu   sync.Mutex
-	asOf time.Time // on Redis' clock
-	due  time.Time // by the local clock; zero: nothing waits
+// Started says that a granted job begins now, and when its answer arrived by the local clock. The
+// Observer receives how late the job is; Check reports jobs that are later than a margin. It does
+// not block.
+func (d Driver) Started(granted Reservation, answered time.Time) {
+	d.throttle.started(granted, answered)
 }
 
-// drivenFor is how long after a Driver's pull Wait leaves the pulling to it.
-const drivenFor = 2 * time.Second
-
-func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
-
-// backwards is the smallest step back of Redis' time that means that the clock was set. After a smaller step,
-// the answer counts as one that arrived out of order.
-const backwards = time.Second
-
-// heard notes when to pull next. It ignores an answer that is older than the last one.
-func (l *lineTimer) heard(at wire.Stamp) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, next := wire.Instant(at.Now), wire.Instant(at.Next)
-	if back := l.asOf.Sub(now); back > 0 && back < backwards {
-		return
+// started tells the Observer, and counts for what the process publishes, that a granted job whose
+// answer arrived at the time answered begins now.
+func (t *Throttle) started(granted Reservation, answered time.Time) {
+	delay := max(0, time.Since(answered)-granted.Delay())
+	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {
+		t.sign.hasten(time.Now())
 	}
-	l.asOf, l.due = now, time.Time{}
-	if !next.IsZero() {
-		l.due = time.Now().Add(next.Sub(now))
+	if t.options.Observer != nil {
+		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: granted, Late: delay})
 	}
-}
-
-func (l *lineTimer) next() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.due
 }

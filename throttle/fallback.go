@@ -43,11 +43,3 @@ func (t *Throttle) answering(o *order, now time.Time) (Fallback, time.Duration) 
 	}
 	return FallbackLocal, lease
 }
-
-func withJob(err error, job Job) error {
-	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) {
-		unavailable.Job, unavailable.Nonce = job.ID, job.Nonce
-	}
-	return err
-}

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,4 +222,13 @@ func plainNonce(nonce string) bool {
 		}
 	}
 	return true
+}
+
+// withJob names the job in the error of a call that was not answered.
+func withJob(err error, job Job) error {
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		unavailable.Job, unavailable.Nonce = job.ID, job.Nonce
+	}
+	return err
 }

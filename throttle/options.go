@@ -42,13 +42,21 @@ func (f Fallback) String() string {
 
 // The defaults of Options.
 const (
-	defaultTimeout      = 250 * time.Millisecond
-	defaultGrace        = 5 * time.Second
-	defaultLookahead    = time.Second
-	defaultFairScope    = "tenant"
-	defaultSettleWithin = time.Hour
-	defaultBreakAfter   = 5
-	defaultBreakPeriod  = 500 * time.Millisecond
+	defaultTimeout       = 250 * time.Millisecond
+	defaultGrace         = 5 * time.Second
+	defaultLookahead     = time.Second
+	defaultFairScope     = "tenant"
+	defaultSettleWithin  = time.Hour
+	defaultBreakAfter    = 5
+	defaultBreakPeriod   = 500 * time.Millisecond
+	defaultPriorityFloor = 0.1
+)
+
+// The bounds of Options.
+const (
+	leastPriorityFloor = 0.01
+	longestAdvance     = time.Second
+	maxShare           = 1_000_000 // of a key of the fair scope
 )
 
 // Options are the settings of a Throttle that have a default. The zero value

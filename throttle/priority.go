@@ -9,11 +9,6 @@ import (
 // LowestPriority is the largest number that Job.Priority may have.
 const LowestPriority = line.Priorities - 1
 
-const (
-	defaultPriorityFloor = 0.1
-	leastPriorityFloor   = 0.01
-)
-
 // unitsForOneLower is how many units of a priority start for each unit of the next lower
 // priority while jobs of both wait: nine with a floor of a tenth.
 func (o Options) unitsForOneLower() int64 {

@@ -19,6 +19,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
+const (
+	publishedFor = 24 * time.Hour   // after it was last published
+	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
+	mostShares   = 1000             // more are not published
+)
+
 // Process is what one Throttle value has published about itself and its configuration: after its first
 // answer from Redis, then every ten minutes while it gets answers, and every minute while its jobs begin
 // later than a margin. It disappears a day after it was last published. All instants are on Redis' clock.

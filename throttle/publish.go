@@ -16,9 +16,6 @@ import (
 const (
 	publishEvery = 10 * time.Minute
 	publishAgain = time.Minute // after a failure
-	publishedFor = 24 * time.Hour
-	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
-	mostShares   = 1000
 )
 
 // signOfLife is when a process next publishes its configuration.

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
@@ -114,16 +113,6 @@ func (r Report) validate() error {
 	return nil
 }
 
-// scopeOf returns the scope called name; the zero Scope if the configuration has none.
-func (t *setup) scopeOf(name string) Scope {
-	for _, s := range t.scopes {
-		if s.Name == name {
-			return s
-		}
-	}
-	return Scope{}
-}
-
 func (t *Throttle) observeReport(a Adaptation, r Report) {
 	if t.options.Observer == nil {
 		return
@@ -135,8 +124,3 @@ func (t *Throttle) observeReport(a Adaptation, r Report) {
 		t.options.Observer.Paused(Pause{Throttle: t.name, Scope: a.Scope, Key: a.Key, Until: a.Paused})
 	}
 }
-
-// thousandths is the unit in which the scripts count served shares.
-const thousandths = wire.Thousandths
-
-func inThousandths(part float64) int64 { return int64(math.Round(part * thousandths)) }

@@ -106,28 +106,6 @@ func (t *Throttle) send(ctx context.Context, renews bool, g *grants) error {
 	return nil
 }
 
-// checkGrant returns an error for a reservation that is no grant, which nothing can correct or end.
-func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
-	switch at := r.Start.UnixMicro(); {
-	case ctx == nil:
-		return errNoContext
-	case r.Outcome != Granted:
-		return &InvalidJobError{Job: r.Job.ID, Field: "Outcome", Value: r.Outcome, Reason: "is no grant"}
-	case at < 1 || at > maxUnits:
-		return &InvalidJobError{Job: r.Job.ID, Field: "Start", Value: r.Start, Reason: "is no start"}
-	}
-	if err := checkID(r.Job.ID); err != nil {
-		return err
-	}
-	for scope, cooldown := range r.Cooldowns {
-		if cooldown < 0 || cooldown > maxLease {
-			return &InvalidJobError{Job: r.Job.ID, Field: "Cooldowns", Value: cooldown,
-				Reason: "of scope " + scope + " is not between 0 and " + wire.Duration(maxLease)}
-		}
-	}
-	return nil
-}
-
 // takeBack refunds a grant under which no job has run, and gives its places back.
 func (t *Throttle) takeBack(ctx context.Context, granted Reservation) (bool, error) {
 	done, err := t.Refund(ctx, granted)

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -60,33 +61,6 @@ type Scope struct {
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
-}
-
-// Length is how long a line is, or may get.
-type Length struct {
-	// Jobs is the number of its jobs.
-	Jobs int64 `json:"jobs,omitempty"`
-	// Units are those that its jobs cost in the scope.
-	Units int64 `json:"units,omitempty"`
-}
-
-// String writes a length as "3 jobs", "1 unit" or "3 jobs, 5 units".
-func (l Length) String() string {
-	switch {
-	case l.Units == 0:
-		return many(l.Jobs, "job")
-	case l.Jobs == 0:
-		return many(l.Units, "unit")
-	}
-	return many(l.Jobs, "job") + ", " + many(l.Units, "unit")
-}
-
-// many writes a count with its noun, given in the singular.
-func many(n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // maxMargin is the longest Margin.
@@ -197,3 +171,8 @@ func copyScopes(scopes []Scope) []Scope {
 	}
 	return copied
 }
+
+// thousandths is the unit in which the scripts count served shares.
+const thousandths = wire.Thousandths
+
+func inThousandths(part float64) int64 { return int64(math.Round(part * thousandths)) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Settle corrects the charge of a granted job to the units that it really took, 0 or more: in
@@ -98,4 +100,26 @@ func (t *Throttle) settlement(o *order, actual func(c *charge) int64, uncharged 
 		}
 	}
 	return s
+}
+
+// checkGrant returns an error for a reservation that is no grant, which nothing can correct or end.
+func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
+	switch at := r.Start.UnixMicro(); {
+	case ctx == nil:
+		return errNoContext
+	case r.Outcome != Granted:
+		return &InvalidJobError{Job: r.Job.ID, Field: "Outcome", Value: r.Outcome, Reason: "is no grant"}
+	case at < 1 || at > maxUnits:
+		return &InvalidJobError{Job: r.Job.ID, Field: "Start", Value: r.Start, Reason: "is no start"}
+	}
+	if err := checkID(r.Job.ID); err != nil {
+		return err
+	}
+	for scope, cooldown := range r.Cooldowns {
+		if cooldown < 0 || cooldown > maxLease {
+			return &InvalidJobError{Job: r.Job.ID, Field: "Cooldowns", Value: cooldown,
+				Reason: "of scope " + scope + " is not between 0 and " + wire.Duration(maxLease)}
+		}
+	}
+	return nil
 }

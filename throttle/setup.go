@@ -85,3 +85,13 @@ func (t *setup) scopeNamed(ctx context.Context, scope string) error {
 func (t *setup) hasScope(name string) bool {
 	return slices.ContainsFunc(t.scopes, func(s Scope) bool { return s.Name == name })
 }
+
+// scopeOf returns the scope called name; the zero Scope if the configuration has none.
+func (t *setup) scopeOf(name string) Scope {
+	for _, s := range t.scopes {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Scope{}
+}

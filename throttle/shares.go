@@ -2,9 +2,6 @@ package throttle
 
 import "github.com/asynq-throttle/asynq-throttle/internal/wire"
 
-// maxShare is the largest share that a key of the fair scope may have.
-const maxShare = 1_000_000
-
 // shares gives the share of each key of the fair scope, by the encoded key.
 type shares struct {
 	known map[string]int
