@@ -14,8 +14,8 @@ import (
 )
 
 // TestPropertyOrder draws histories with a short lookahead, in which most jobs wait in line. The line is pulled when an
-// answer says so, and every half second. Every job starts, at its slot and within the limits. No job is passed by a later
-// job of its lane that weighs as much or more; a lighter job may fill the gap before a heavier one.
+// answer says so, and every half second. Every job starts, at its slot and within the limits. No job is passed by a
+// later job of its lane that weighs as much or more; a lighter job may fill the gap before a heavier one.
 //
 // In every other history some jobs come late. Then these jobs may be passed:
 //   - late jobs;
