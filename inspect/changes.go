@@ -91,7 +91,7 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.
 	c.After, c.Until = t.settingText(c, was.InForce, now)
 	text, err := json.Marshal(c)
 	if err == nil {
-		err = t.pushed(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
+		err = t.in.Push(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
 	}
 	if err != nil {
 		t.options.Logger.Debug("throttle: who changed what could not be kept", zap.Error(err))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -121,17 +120,3 @@ func (t *Inspector) scanned(ctx context.Context, prefix string) ([]string, error
 
 // globEscaper escapes the characters of a key that have a meaning in a pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
-
-// pushed adds an element at the front of a list, trims the list to its bound, and sets its expiry, all or nothing.
-func (t *Inspector) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
-	_, err := command(ctx, t, func(ctx context.Context, client redis.Cmdable) (bool, error) {
-		_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.LPush(ctx, key, element)
-			p.LTrim(ctx, key, 0, most-1)
-			p.PExpire(ctx, key, lives)
-			return nil
-		})
-		return true, err
-	})
-	return err
-}

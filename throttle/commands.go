@@ -96,6 +96,11 @@ func (c *caller) setField(ctx context.Context, key, field, value string, lives t
 	return err
 }
 
+// Push adds an element at the front of a list, which is cut to its bound and expires. It fails as Ask does.
+func (i Inside) Push(ctx context.Context, key, element string, most int64, lives time.Duration) error {
+	return i.t.redis.pushed(ctx, key, element, most, lives)
+}
+
 // pushed adds an element at the front of a list, cuts the list to its bound, and sets its expiry, all or nothing.
 func (c *caller) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {

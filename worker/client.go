@@ -54,16 +54,9 @@ type Client struct {
 // the asynq servers. The JobFunc is called with a context that names no task. The error
 // is a *throttle.OptionError.
 func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Client, error) {
-	options, err := opts.withDefaults(th)
-	switch {
-	case err != nil:
+	options, err := checked(th, client, job, opts)
+	if err != nil {
 		return nil, err
-	case th == nil:
-		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
-	case isNil(client):
-		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
-	case job == nil:
-		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
 	}
 	log := options.Logger.With(zap.String("throttle", th.Name()))
 	return &Client{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/estimate"
@@ -59,6 +60,22 @@ type Options struct {
 	// package at error. nil is the throttle's Logger, see throttle.Options.Logger;
 	// zap.NewNop() is silent.
 	Logger *zap.Logger
+}
+
+// checked returns the options with their defaults, or the error of an argument of New and NewClient.
+func checked(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (Options, error) {
+	options, err := opts.withDefaults(th)
+	switch {
+	case err != nil:
+		return options, err
+	case th == nil:
+		return options, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
+	case isNil(client):
+		return options, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
+	case job == nil:
+		return options, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
+	}
+	return options, nil
 }
 
 func (o *Options) withDefaults(th *throttle.Throttle) (Options, error) {

@@ -93,16 +93,9 @@ type Shaper struct {
 // servers use, or another of the same Redis and database: tasks are woken through it. The
 // error is a *throttle.OptionError. New does not talk to Redis; Own does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
-	options, err := opts.withDefaults(th)
-	switch {
-	case err != nil:
+	options, err := checked(th, client, job, opts)
+	if err != nil {
 		return nil, err
-	case th == nil:
-		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
-	case isNil(client):
-		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
-	case job == nil:
-		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
 	}
 	in := th.Inside(seam.Key{})
 	s := &Shaper{
