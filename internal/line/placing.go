@@ -262,7 +262,8 @@ func (k *key) fewest() int64 {
 // lease frees its place, since the running job may renew the lease. For a start that is later than now, the answer is
 // also no
 //   - if other limits are in force then;
-//   - while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too soon;
+//   - while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
+//     soon;
 //   - if the start is a window or more ahead. When the clock steps back before the start, the entry lies behind the
 //     start, and other jobs could start a window before the entry.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {

@@ -109,7 +109,8 @@ func inForceText(usage inspect.Usage, err error) string {
 	for i, limit := range usage.Limits {
 		limits[i] = limit.Limit.String()
 	}
-	text := fmt.Sprintf("%s of the %s, %s", cmp.Or(strings.Join(limits, ","), "none"), cmp.Or(usage.SetFor, "configuration"), usage.Mode)
+	text := fmt.Sprintf("%s of the %s, %s", cmp.Or(strings.Join(limits, ","), "none"),
+		cmp.Or(usage.SetFor, "configuration"), usage.Mode)
 	if !usage.Paused.IsZero() {
 		text += ", paused until " + since(usage.Paused)
 	}

@@ -63,9 +63,10 @@ func TestWrongAnswer(t *testing.T) {
 
 // FuzzReadTimelines: what is read can be played, and an error names the file and a line.
 func FuzzReadTimelines(f *testing.F) {
-	for _, seed := range []string{"", "timeline", aTimeline, aTimeline + "timeline", "timeline a\nscope b c=d: 1/s; share e=",
-		aTimeline + "9h59m peek b tenant=a cost tenant=2 plan -> \n -> x", aTimeline + "1s limits tenant=a until 2s: 0/1s -> done",
-		aTimeline + "1s mode throttle: off -> done", aTimeline + "1s leave a b -> ", aTimeline + "1s: -> : #"} {
+	for _, seed := range []string{"", "timeline", aTimeline, aTimeline + "timeline",
+		"timeline a\nscope b c=d: 1/s; share e=", aTimeline + "9h59m peek b tenant=a cost tenant=2 plan -> \n -> x",
+		aTimeline + "1s limits tenant=a until 2s: 0/1s -> done", aTimeline + "1s mode throttle: off -> done",
+		aTimeline + "1s leave a b -> ", aTimeline + "1s: -> : #"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
