@@ -290,7 +290,8 @@ end
 -- Whether a job that has room may be granted its start now. The answer is no if only the end of a lease frees its
 -- place, since the running job may renew the lease. For a start that is later than now, the answer is also no
 --  * if other limits are in force then;
---  * while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too soon;
+--  * while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
+--    soon;
 --  * if the start is a window or more ahead. When the clock steps back before the start, the entry lies behind the
 --    start, and other jobs could start a window before the entry.
 local function may_start(lane, costs, at)
