@@ -192,11 +192,10 @@ func (l *Line) spend(lane *lane, costs []int64, at, sign int64) {
 	}
 }
 
+// book books a job in every ledger, whatever the modes are: they may be others when the booking is taken back.
 func (l *Line) book(lane *lane, costs []int64, at, sign int64) {
 	for i, name := range lane.keys {
-		if k := l.key(name); k.mode != Off {
-			k.book(at, sign*costs[i])
-		}
+		l.key(name).book(at, sign*costs[i])
 	}
 }
 

@@ -66,11 +66,10 @@ local function blocked(lane, costs, at, key)
   return key.name, soon(at - lookahead, lane.ends), false
 end
 
--- Books a job, and remembers until when it counts if it does not come. before: its record so far, nil for none.
+-- Books a job in every ledger, whatever the modes are: they may be others when the booking is taken back. Remembers
+-- until when it counts if the job does not come. before: the job's record so far, nil for none.
 local function promise(id, lane, costs_text, costs, at, arrival, before)
-  for i = 1, #lane do
-    if lane[i].mode ~= OFF then book(lane[i], at, costs[i]) end
-  end
+  for i = 1, #lane do book(lane[i], at, costs[i]) end
   note(id, before, booking_record(at, costs_text, arrival, lane.text, is_counted(before)))
   write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
@@ -97,9 +96,7 @@ local function unbook(id, record)
     local lacks = lacks_edges(lane, tonumber(slot))
     if lacks then error(lacks, 0) end
     costs = costs_of(lane, costs)
-    for i = 1, #lane do
-      if lane[i].mode ~= OFF then book(lane[i], tonumber(slot), -costs[i]) end
-    end
+    for i = 1, #lane do book(lane[i], tonumber(slot), -costs[i]) end
   end
   if slot == '0' then write('ZREM', overdues, id) end
   write('ZREM', timers, BOOKING .. id)
