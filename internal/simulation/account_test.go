@@ -361,6 +361,29 @@ func (a *account) timeOf(name string) ledgerTime {
 	return ledgerTime{offset: number(words[2]), seen: number(words[1])}
 }
 
+// timeIn returns the time of a scope key's ledgers at a call of usage. Ledgers in which nothing counts any more have
+// the time of the clock, which only Redis knows while its text of the scope key still tells when they stood still: so
+// the account asks by the words of the call.
+func (a *account) timeIn(argv []string, name string, now int64) int64 {
+	t := a.timeOf(name).of(now, now)
+	if t == now {
+		return t
+	}
+	all, control := redis.NewScript(lua.Usage).Hash(), "thr:{"+a.world.name+"}:4:control"
+	reply, err := a.world.redis.do(encode("EVALSHA", all, "1", control, argv[0], argv[1], argv[2], "e", name))
+	values := decode(reply)
+	if err != nil || len(values) != 2 {
+		a.world.errorf("reading the time of scope key %s: %q %v", name, reply, err)
+		return t
+	}
+	for line := range strings.SplitSeq(text(values[1]), "\n") {
+		if ledger, is := strings.CutPrefix(line, "= "); is { // span, precision, n, shift
+			return now + number(strings.Fields(ledger)[3])
+		}
+	}
+	return now
+}
+
 // look forgets the entries of a scope key if its ledgers' time is before the last grant: then
 // nothing counted any more, and the ledgers began anew. It returns t.
 func (a *account) look(name string, t int64) int64 {
@@ -378,7 +401,8 @@ func (a *account) stepsBack() {
 	for name, entries := range a.byKey {
 		limits, t := a.limitsOf(name), a.timeOf(name).of(now, now)
 		a.byKey[name] = slices.DeleteFunc(entries, func(e entry) bool {
-			return e.at < t && !slices.ContainsFunc(limits, func(l limit) bool { return !a.hasLeft(l, e.at, t) })
+			counts := func(l limit) bool { return e.n > a.since[name][l.span] && !a.hasLeft(l, e.at, t) }
+			return e.at < t && !slices.ContainsFunc(limits, counts)
 		})
 		a.inexact[name] = a.inexact[name] || len(a.byKey[name]) < len(entries)
 	}
@@ -650,7 +674,7 @@ func (a *account) usage(argv []string, reply []any) {
 	now := number(text(reply[0]))
 	for i, name := range argv[4:] {
 		a.usages++
-		t := a.look(name, a.timeOf(name).of(now, now))
+		t := a.look(name, a.timeIn(argv, name, now))
 		least, most := a.partsOf(name)
 		if head := strings.Fields(text(reply[1+i])); len(head) > 1 && number(head[1]) != least && number(head[1]) != most {
 			a.world.errorf("usage of %s: %s thousandths are served, the account says %d to %d", name, head[1], least, most)
