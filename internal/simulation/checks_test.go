@@ -187,6 +187,9 @@ func (w *world) end() {
 	for _, r := range w.alive() {
 		r.stop()
 	}
+	for _, r := range w.processes {
+		r.leave() // what is left of one that has died would run through all the time that passes now
+	}
 	w.audit()
 	w.checkKeys()
 	w.settleDown()
@@ -203,9 +206,6 @@ func (w *world) end() {
 	w.checkNoKeys()
 	close(w.over)
 	for _, r := range w.processes {
-		if !r.stopped {
-			r.server.Shutdown()
-		}
 		_ = r.wire.client.Close()
 	}
 	w.pending.Wait()
