@@ -12,6 +12,9 @@ import (
 // SetNow lets a test set the time that scripts read. With nil they read Redis' clock again.
 func (t *Throttle) SetNow(now func() time.Time) { t.now = now }
 
+// Advance returns the units of the advance that an answer brought, and when the first of their sub-windows ends.
+func (a Answer) Advance() (units int64, ends time.Time) { return a.advance.units, a.advance.ends }
+
 // Encode returns a user's value as a key has it.
 var Encode = wire.Encode
 
