@@ -53,6 +53,11 @@ type account struct {
 	edges   int               // the most that Redis had of one calendar
 	ramps   int               // usages of ramps, whose units in force were compared
 	texts   map[string]string // of ramps, by their steps and calendars
+
+	advances  map[*wire][]*advance // by the process that has them
+	paused    map[string]int64     // by scope key: until when it is closed at run time
+	disturbed map[string]int       // by scope key: how many grants came before limits or modes changed, or charges grew
+	advanced  struct{ charged, started, checked int }
 }
 
 // charge is a grant and what it counts for.
@@ -70,6 +75,8 @@ type charge struct {
 	run          bool          // a handler has run under it
 	places       []*place      // under running limits
 	ended        bool          // its process said that it has ended, or its places are lost
+	advanced     bool          // it started out of an advance
+	taken        int64         // of an advance: what jobs have taken
 }
 
 // entry is a charge as a scope key's ledgers have it.
@@ -96,6 +103,7 @@ func newAccount(w *world) *account {
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
 		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
 		wall: newWall(), texts: w.plan.rampTexts(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
+		advances: map[*wire][]*advance{}, paused: map[string]int64{}, disturbed: map[string]int{},
 	}
 	a.renew()
 	return a
@@ -113,8 +121,8 @@ var verbs = map[string]string{
 	redis.NewScript(lua.Report).Hash():  "report",
 }
 
-// saw takes up one command and its reply. The caller holds the exchange's lock.
-func (a *account) saw(args []string, reply []byte) {
+// saw takes up one command of a process and its reply. The caller holds the exchange's lock.
+func (a *account) saw(wire *wire, args []string, reply []byte) {
 	if !ofThrottle(args) {
 		return
 	}
@@ -135,7 +143,7 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 	switch verbs[args[1]] {
 	case "reserve":
-		a.reserved(argv, text(values[0]))
+		a.reserved(wire, argv, text(values[0]))
 	case "pull":
 		_, ended := grantsOf(argv)
 		a.signs(false, ended, append(values[:2:2], values[5:]...))
@@ -154,7 +162,7 @@ func (a *account) saw(args []string, reply []byte) {
 	case "usage":
 		a.usage(argv, values)
 	case "set":
-		a.changed(argv[3], argv[4], argv[5])
+		a.changed(argv[3], argv[4], argv[5], number(text(values[3])))
 	case "report":
 		a.adapted(argv, values)
 	}
@@ -244,7 +252,7 @@ func (a *account) leaves(id string) {
 
 // reserved takes up an answer for each job. A repeated reply says nothing new, nor does a
 // reply for no jobs.
-func (a *account) reserved(argv []string, reply string) {
+func (a *account) reserved(wire *wire, argv []string, reply string) {
 	asker, asking := argv[3], number(argv[4])
 	if asking == 0 || asking == a.askings[asker] {
 		return
@@ -268,10 +276,14 @@ func (a *account) reserved(argv []string, reply string) {
 			a.world.errorf("%s is not decided: %s", id, line)
 		case "1":
 			now, at := number(head), number(words[1])
-			a.grant(&charge{
+			granted := &charge{
 				job: id, at: at, costs: units, units: slices.Clone(units), names: names,
 				answered: time.Now(), delay: time.Duration(at-now) * time.Microsecond,
-			}, now)
+			}
+			a.grant(granted, now)
+			if units, ends := advanceIn(words); units > 0 {
+				a.charged(wire, job[1], granted, now, units, ends)
+			}
 		case "2":
 			a.slots[id] = words[1]
 		case "3":
@@ -298,13 +310,18 @@ func (a *account) unused(id string, at int64) (found *charge) {
 	return found
 }
 
-// grant enters a charge, and checks that every window which contains its start has room
-// for it, under what is in force now.
+// grant enters the charge of a job.
 func (a *account) grant(c *charge, now int64) {
-	a.grants++
-	c.n, a.granted = a.grants, time.Now()
 	name := chargeName(c.job, c.at)
 	a.charges[name] = append(a.charges[name], c)
+	a.count(c, now)
+}
+
+// count enters a charge under its scope keys, and checks that every window which contains its start has room for it,
+// under what is in force now.
+func (a *account) count(c *charge, now int64) {
+	a.grants++
+	c.n, a.granted = a.grants, time.Now()
 	for i, name := range c.names {
 		scope, _ := a.scopeOf(name)
 		mode := a.modeOf(scope.Name)
@@ -550,10 +567,16 @@ func (a *account) limitIn(text string) limit {
 func (s span) countsStarts() bool { return s.kind == window || s.kind == quota }
 
 // changed takes up what was set at run time.
-func (a *account) changed(what, name, value string) {
+func (a *account) changed(what, name, value string, set int64) {
 	switch what {
+	case "pause", "resume":
+		a.paused[name] = set
+		return
 	case "mode":
 		name = "~" + name
+		for of := range a.since {
+			a.disturb(of)
+		}
 	case "limits":
 		if value == "" {
 			delete(a.parts, name) // the served share is 1 again
@@ -562,6 +585,7 @@ func (a *account) changed(what, name, value string) {
 			for _, key := range a.world.plan.keys(scope.Name) {
 				if own := scope.Name + ":" + key; own == name || scope.Name == name {
 					a.inexact[own] = true
+					a.disturb(own)
 				}
 			}
 		}
@@ -641,6 +665,9 @@ func (a *account) settled(argv []string, reply []any) {
 	for k, units := range unitsOf(argv[6], c.names) {
 		if c.charged[k] && units != c.units[k] {
 			a.correct(c.names[k], c, number(text(reply[0])))
+			if units > c.units[k] {
+				a.disturb(c.names[k])
+			}
 			c.units[k] = units
 		}
 	}
@@ -660,7 +687,7 @@ func (a *account) correct(name string, c *charge, now int64) {
 		case t.of(now, now) != now: // no units are given back, and units beyond the charge count from now on
 			a.inexact[name] = true
 			return
-		case e.at == c.at:
+		case e.at == c.at || c.advanced:
 			return
 		}
 	}

@@ -43,7 +43,8 @@ type bridge struct {
 	mu         sync.Mutex
 	half       []byte // the first part of a command
 	replies    bytes.Buffer
-	lost       bool // the peer has hung up
+	comes      time.Time // when the last reply comes to the process
+	lost       bool      // the peer has hung up
 	subscribed bool
 	deadline   time.Time
 
@@ -74,6 +75,8 @@ func (b *bridge) Write(p []byte) (int, error) {
 	if len(requests) == 1 && b.chat(command(requests[0])) {
 		return len(p), nil
 	}
+	b.wire.stand()
+	time.Sleep(b.wire.lag)
 	switch passes, err := b.wire.pass(); {
 	case err != nil:
 		return 0, err
@@ -99,7 +102,7 @@ func (b *bridge) answer(requests [][]byte) error {
 		if err != nil {
 			return err
 		}
-		world.account.saw(args, reply)
+		world.account.saw(b.wire, args, reply)
 		gone = gone || b.wire.loses(args, reply)
 		if !gone {
 			b.deliver(reply)
@@ -141,6 +144,7 @@ func (b *bridge) chat(args []string) bool {
 func (b *bridge) deliver(reply []byte) {
 	b.mu.Lock()
 	b.replies.Write(reply)
+	b.comes = time.Now().Add(b.wire.lag)
 	b.mu.Unlock()
 	b.tell()
 }
@@ -163,6 +167,7 @@ func (b *bridge) tell() {
 // Read implements net.Conn.
 func (b *bridge) Read(p []byte) (int, error) {
 	for {
+		b.travel()
 		n, deadline, err := b.take(p)
 		if n > 0 || err != nil {
 			return n, err
@@ -171,6 +176,15 @@ func (b *bridge) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+}
+
+// travel waits until the replies have come to the process, and the process runs.
+func (b *bridge) travel() {
+	b.mu.Lock()
+	comes := b.comes
+	b.mu.Unlock()
+	time.Sleep(time.Until(comes))
+	b.wire.stand()
 }
 
 // take reads the replies that have come.

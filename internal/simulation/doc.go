@@ -13,7 +13,7 @@
 // worker.Client; weights, and costs of single scopes; for each call of a handler how long it takes and how it ends;
 // the servers' concurrency and intervals; and what goes wrong (faults_test.go): servers
 // that die with all they hold, servers shut down and begun anew, processes cut off from
-// Redis, replies of the throttle's and asynq's scripts lost after the command was done,
+// Redis or stopped for a while, replies of the throttle's and asynq's scripts lost after the command was done,
 // forgotten scripts, steps of Redis' clock, pauses, limits and modes set at run time and taken back, a paused
 // queue, tasks deleted, archived and run by hand. Goroutines draw nothing, so their order does not change what
 // is drawn. But Go chooses the order in which they run, and the product draws jitter, nonces and names itself,
@@ -30,6 +30,10 @@
 //
 // Some of the quotas are ramps (ramps_test.go), which begin before or after the beginning of the world, and some of
 // these are held from the start. At run time ramps are set in the place of quotas, held, continued and ended.
+//
+// In some worlds processes have advances, and some have none (advances_test.go). Many light jobs of one lane come
+// together there, under longer windows, and commands take time to Redis and back. While these jobs start, processes
+// die, stand still, lose replies, and limits, modes and pauses are set by another process.
 //
 // In some worlds lines have a bound (bounds_test.go), and worker.Client is refused tasks. In calm ones of these it
 // enqueues every task.
@@ -73,6 +77,15 @@
 // may not find its entry, or may find another entry. Earlier charges of that scope key are
 // then not checked any more.
 //
+// An advance counts as one more start, when it is charged. What starts out of it is moved there from where it was
+// charged, and starts in the same sub-windows, within the process' Options.Advance, no more than is left. Its windows
+// are then checked again, with the start where it really was, against the limits at the charge: those that another
+// process has set since act later, and so does a pause. They are not checked after limits, modes or settlements of more
+// units that came between. The instant of the start is that of the process, which may not know yet of a step of Redis'
+// clock. No advance is given to a process without the option, while a job waits or is booked, under a scope key with
+// limits of its own, a mode, a pause, a running limit or a lower served share, or of more than a tenth of what a limit
+// has left.
+//
 // No period over its quota. At each grant, for each quota in force: the period of the start holds no more than the
 // units of the quota, of all that is charged at that moment, by the clock on the wall of the zone (package wallclock).
 // A ramp has the units of its step there, which are counted from dates on that clock, and each Usage tells them.
@@ -108,7 +121,7 @@
 // Every job exactly once. A job's handler is called once for each outcome drawn for the job, until
 // an outcome ends it; then asynq no longer has its task, or has it archived if the outcome says so.
 // Another call is accepted only if, since two seconds before the earlier call, the process died,
-// was shut down or was cut off: asynq is at-least-once there. An attempt that asynq has counted
+// was shut down, was stopped or was cut off: asynq is at-least-once there. An attempt that asynq has counted
 // without a call, and a job archived for that, are accepted only if a process was struck in
 // this way, or the reply by which asynq takes a task was lost.
 //

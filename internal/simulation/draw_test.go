@@ -26,6 +26,7 @@ type plan struct {
 	running   bool // there are limits on what runs at once
 	bounded   bool // lines may only get so long
 	scheduled bool // there are quotas or hours
+	advances  bool // some processes have advances
 	begins    time.Time
 }
 
@@ -47,6 +48,7 @@ type process struct {
 	maxWait      time.Duration
 	check, delay time.Duration // asynq's intervals
 	retry        time.Duration // after a failure
+	advance, lag time.Duration // in worlds with advances
 }
 
 // job is one task and all that its handler will do.
@@ -154,6 +156,9 @@ func draw(seed uint64, span time.Duration) *plan {
 	}
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5118))}); p.kind != even && more.chance(0.5) {
 		p.drawBounds(more)
+	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x511a))}); p.kind != even && !p.running && more.chance(*advanced) {
+		p.drawAdvances(more)
 	}
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5119))}); p.kind != even && more.chance(*scheduled) {
 		p.drawSchedule(more)

@@ -41,11 +41,12 @@ const (
 	archive                  // a task, by hand
 	nudge                    // a task is run by hand, before its time
 	eviction                 // of the edges of calendars
+	stall                    // a process is stopped for a while
 )
 
 var mischiefs = [...]string{
 	"crash", "restart", "outage", "loss", "flush", "clock", "pause", "limits", "mode", "queue", "deletion",
-	"archive", "nudge", "eviction",
+	"archive", "nudge", "eviction", "stall",
 }
 
 func (m mischief) String() string { return mischiefs[m] }
@@ -60,7 +61,7 @@ const dequeue = "dequeue"
 
 // strikes reports whether tasks may run twice, or lose an attempt, because of the fault.
 func (f fault) strikes() bool {
-	return f.does == crash || f.does == restart || f.does == outage || f.does == loss && f.verb == dequeue
+	return f.does == crash || f.does == restart || f.does == outage || f.does == stall || f.does == loss && f.verb == dequeue
 }
 
 // stepsBack reports whether Redis' clock is set back at some time.

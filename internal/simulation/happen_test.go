@@ -13,7 +13,7 @@ import (
 func (w *world) happen(f fault, done <-chan struct{}) {
 	ctx := context.Background()
 	switch f.does {
-	case crash, restart, outage, loss:
+	case crash, restart, outage, loss, stall:
 		w.strike(f, done)
 	case flush:
 		w.must("SCRIPT FLUSH", w.operator.wire.client.ScriptFlush(ctx).Err())
@@ -69,6 +69,11 @@ func (w *world) strike(f fault, done <-chan struct{}) {
 		r.wire.cut(true)
 		w.later(f, done)
 		r.wire.cut(false)
+		r.fault(false)
+	case stall:
+		r.fault(false)
+		r.wire.stop(f.lasts)
+		w.later(f, done)
 		r.fault(false)
 	case loss:
 		r.wire.lose(f.verb, f.replies)

@@ -19,6 +19,8 @@ var (
 	arrive    = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
 	scheduled = flag.Float64("scheduled", 0.3,
 		"the part of the worlds that have quotas and opening hours, of those that may")
+	advanced = flag.Float64("advanced", 0.3,
+		"the part of the worlds in which processes have advances, of those that may")
 	on = flag.String("backend", "both",
 		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )

@@ -12,18 +12,21 @@ import (
 
 // wire is what lies between one process and Redis, and what can happen to it.
 type wire struct {
-	world  *world
-	client *redis.Client
+	world   *world
+	client  *redis.Client
+	advance time.Duration // throttle.Options.Advance of its process
+	lag     time.Duration // how long a command takes to Redis, and a reply back
 
 	mu     sync.Mutex
+	stands time.Time      // until when its process is stopped: it neither sends nor reads
 	dead   bool           // the process has died: nothing that it sends arrives
 	broken bool           // commands fail
 	losses map[string]int // how many more replies will be lost, by script
 	lost   int
 }
 
-func newWire(w *world) *wire {
-	wire := &wire{world: w, losses: make(map[string]int)}
+func newWire(w *world, of process) *wire {
+	wire := &wire{world: w, losses: make(map[string]int), advance: of.advance, lag: of.lag}
 	wire.client = redis.NewClient(&redis.Options{
 		Addr:                  "127.0.0.1:6379", // an address, since a name would be looked up outside of the bubble
 		Dialer:                func(context.Context, string, string) (net.Conn, error) { return newBridge(wire), nil },
@@ -46,6 +49,21 @@ func (w *wire) pass() (bool, error) {
 		return false, errCut
 	}
 	return !dead, nil
+}
+
+// stop stops the process for a while, as a signal does; its clock goes on.
+func (w *wire) stop(lasts time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stands = time.Now().Add(lasts)
+}
+
+// stand waits while the process is stopped.
+func (w *wire) stand() {
+	w.mu.Lock()
+	until := w.stands
+	w.mu.Unlock()
+	time.Sleep(time.Until(until))
 }
 
 func (w *wire) kill() {

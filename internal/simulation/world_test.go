@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -130,8 +129,10 @@ func (w *world) stamp(request []byte, args []string) ([]byte, []string) {
 	return request, args
 }
 
-func (w *world) newThrottle(client *redis.Client) *throttle.Throttle {
-	th, err := throttle.New(w.name, client, w.plan.scopes, &w.plan.options)
+func (w *world) newThrottle(wire *wire) *throttle.Throttle {
+	options := w.plan.options
+	options.Advance = wire.advance
+	th, err := throttle.New(w.name, wire.client, w.plan.scopes, &options)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -140,8 +141,8 @@ func (w *world) newThrottle(client *redis.Client) *throttle.Throttle {
 
 // operate makes the operator's process, which enqueues jobs and does what people do by hand.
 func (w *world) operate() {
-	wire := newWire(w)
-	w.operator = &running{n: -1, wire: wire, throttle: w.newThrottle(wire.client)}
+	wire := newWire(w, process{})
+	w.operator = &running{n: -1, wire: wire, throttle: w.newThrottle(wire)}
 	w.client = asynq.NewClientFromRedisClient(wire.client)
 	w.tasks = asynq.NewInspectorFromRedisClient(wire.client)
 	var err error
@@ -152,8 +153,8 @@ func (w *world) operate() {
 
 // begin starts a process.
 func (w *world) begin(p process) {
-	wire := newWire(w)
-	r := &running{process: p, wire: wire, throttle: w.newThrottle(wire.client)}
+	wire := newWire(w, p)
+	r := &running{process: p, wire: wire, throttle: w.newThrottle(wire)}
 	var err error
 	if r.shaper, err = worker.New(r.throttle, wire.client, jobOf, &worker.Options{MaxWait: p.maxWait}); err != nil {
 		w.t.Error(err)
@@ -380,7 +381,13 @@ func (w *world) called(ctx context.Context, r *running, j *job) *call {
 	c := &call{job: j, on: r, begins: time.Now(), interrupted: true}
 	grant, has := worker.Grant(ctx)
 	w.redis.mu.Lock()
-	c.charge = w.account.unused(grant.Job.ID, grant.Start.UnixMicro())
+	if grant.Advanced {
+		c.charge = w.account.started(r, grant)
+		w.account.charges[chargeName(c.charge.job, c.charge.at)] = append(
+			w.account.charges[chargeName(c.charge.job, c.charge.at)], c.charge)
+	} else {
+		c.charge = w.account.unused(grant.Job.ID, grant.Start.UnixMicro())
+	}
 	switch charge := c.charge; {
 	case !has || charge == nil:
 		w.errorf("%s runs without a grant", j.id)

@@ -1,0 +1,263 @@
+package simulation_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// advance is what a grant charged for jobs of its lane that come soon (throttle.Options.Advance): a charge of its own,
+// whose units are those that no job has taken yet.
+type advance struct {
+	*charge
+	lane   string
+	ends   int64              // when the first of its sub-windows ends, or hours close, by Redis' clock
+	limits map[string][]limit // by scope key: in force when it was charged
+}
+
+// drawAdvances draws processes with advances, and streams: many light jobs of one lane that come together, and start in
+// a second or less where there is room. Some streams meet full windows, since their jobs stand in lines then.
+func (p *plan) drawAdvances(d dice) {
+	p.advances = true
+	drawAdvance := func(r *process) {
+		r.advance = one(d, 0, time.Second, time.Second, d.between(5*time.Millisecond, time.Second))
+		r.concurrency = d.count(4, 16)
+		r.lag = one(d, 0, 0, d.between(0, 2*time.Millisecond))
+	}
+	for i := range p.processes {
+		drawAdvance(&p.processes[i])
+	}
+	p.processes[0].advance = max(p.processes[0].advance, time.Second/2)
+	for i := range p.faults {
+		drawAdvance(&p.faults[i].process)
+	}
+	var streams []time.Duration
+	for range d.count(1, 3) {
+		streams = append(streams, p.drawStream(d))
+	}
+	p.sortJobs()
+	least := one(d, 0.5, 1, 1)
+	for i := range p.scopes {
+		p.drawRoom(d, &p.scopes[i], least)
+	}
+	if p.kind == rough {
+		p.drawStreamFaults(d, streams)
+	}
+}
+
+// drawStream draws the jobs of one stream, and returns when they come.
+func (p *plan) drawStream(d dice) time.Duration {
+	at := d.between(0, d.between(0, p.span))
+	first := job{tenant: one(d, p.tenants...), arrives: at, how: one(d, plain, spare), retries: 25}
+	if len(p.domains) > 0 && d.chance(0.7) {
+		first.domain = one(d, p.domains...)
+	}
+	heaviest := one[int64](d, 1, 2, 4)
+	slow := d.between(10*time.Millisecond, 30*time.Millisecond)
+	bounded := p.bounded && p.kind == calm
+	if bounded {
+		first.how = planned // as all other jobs
+	}
+	for range d.count(120, 220) {
+		j := first
+		j.id, j.weight = fmt.Sprintf("j%05d", len(p.jobs)), d.Int64N(heaviest)+1
+		j.handle = d.between(slow/2, slow)
+		if d.chance(0.1) && !bounded {
+			j.outcomes = []outcome{{does: settles, units: d.Int64N(2*j.weight + 1)}}
+		}
+		p.jobs = append(p.jobs, &j)
+	}
+	return at
+}
+
+func (p *plan) sortJobs() {
+	slices.SortStableFunc(p.jobs, func(a, b *job) int { return cmp.Compare(a.arrives, b.arrives) })
+}
+
+// drawRoom draws windows that are long enough for advances in the place of a scope's windows, with room for at least
+// a part of what comes.
+func (p *plan) drawRoom(d dice, scope *throttle.Scope, least float64) {
+	var busiest int64
+	for _, key := range p.keys(scope.Name) {
+		busiest = max(busiest, p.demand(scope.Name, key))
+	}
+	windows := []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute}
+	d.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
+	for i := range scope.Limits {
+		limit := &scope.Limits[i]
+		if limit.Window == 0 {
+			continue
+		}
+		part := least * one(d, 1.0, 1, 2, 4)
+		limit.Window, limit.Units = windows[0], max(p.heaviest(scope.Name), int64(part*float64(busiest))+1)
+		limit.Precision = (limit.Window / time.Duration(d.count(10, 60))).Truncate(time.Microsecond)
+		windows = windows[1:]
+	}
+}
+
+// drawStreamFaults draws anew what is set at run time, which had other windows, and lets things happen while the jobs
+// of streams start.
+func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
+	for i := range p.faults {
+		if f := &p.faults[i]; f.does == pause || f.does == limits || f.does == mode {
+			p.drawCoarseControl(d, f)
+		}
+	}
+	for _, at := range streams {
+		for range d.IntN(3) {
+			f := fault{at: at + d.between(0, 1500*time.Millisecond), lasts: d.between(100*time.Millisecond, 3*time.Second),
+				does: one(d, crash, restart, stall, stall, loss, loss, clock, pause, limits, mode), which: d.IntN(1 << 16),
+				process: drawProcess(d)}
+			f.process.advance = one(d, 0, time.Second)
+			switch f.does {
+			case clock:
+				f.step = d.between(0, time.Minute)
+				if !p.stepsBack() && d.chance(0.5) {
+					f.step = -d.between(0, 29*time.Second)
+				}
+			case loss:
+				f.verb, f.replies = "reserve", one(d, 1, 1, 4)
+			case pause, limits, mode:
+				p.drawCoarseControl(d, &f)
+			}
+			p.faults = append(p.faults, f)
+		}
+	}
+}
+
+// drawCoarseControl draws settings of run time. Limits of so many units have no exact windows.
+func (p *plan) drawCoarseControl(d dice, f *fault) {
+	p.drawControl(d, f)
+	for i := range f.limits {
+		if limit := &f.limits[i]; limit.Window > 0 {
+			limit.Precision = (limit.Window / time.Duration(d.count(10, 60))).Truncate(time.Microsecond)
+		}
+	}
+}
+
+// charged takes up the advance of an answer to a process, "+units ends", which is charged where the job is.
+func (a *account) charged(wire *wire, lane string, granted *charge, now int64, units, ends int64) {
+	v := &advance{lane: lane, ends: ends, limits: map[string][]limit{}, charge: &charge{
+		job: "the advance of " + lane, at: now, names: granted.names, answered: time.Now()}}
+	for _, name := range v.names {
+		v.costs, v.units = append(v.costs, units), append(v.units, units)
+		v.limits[name] = a.limitsOf(name)
+	}
+	a.checkAdvance(v, wire, now)
+	a.count(v.charge, now)
+	a.advances[wire] = append(a.advances[wire], v)
+	a.advanced.charged++
+}
+
+// checkAdvance checks that an advance may be given: to a process that has them, while no job waits or is booked, under
+// scope keys whose limits are those of the configuration or of the scope, enforced, not paused and wholly served. It is
+// at most a tenth of what each limit has left.
+func (a *account) checkAdvance(v *advance, wire *wire, now int64) {
+	refuse := func(format string, args ...any) {
+		a.world.errorf("an advance of %d units: "+format, append([]any{v.costs[0]}, args...)...)
+	}
+	if wire.advance == 0 {
+		refuse("its process has none")
+	}
+	for _, line := range a.lines {
+		if len(line) > 0 {
+			refuse("%d jobs wait", len(line))
+		}
+	}
+	for id, slot := range a.slots {
+		if number(slot)+a.world.plan.grace().Microseconds() > now {
+			refuse("%s is booked", id)
+		}
+	}
+	for i, name := range v.names {
+		scope, _ := a.scopeOf(name)
+		least, _ := a.partsOf(name)
+		if _, own := a.set[name]; own || a.modeOf(scope.Name) != throttle.Enforce || a.paused[name] > now || least < 1000 ||
+			v.costs[i] != v.costs[0] {
+			refuse("%s has limits of its own, a mode, a pause or is not wholly served", name)
+		}
+		for _, l := range a.inForce(name) {
+			if left := a.wall.unitsAt(l, now) - a.used(name, l, now); l.countsStarts() && 10*v.costs[i] > left {
+				refuse("%s has %d units left of %+v", name, left, l)
+			}
+			if l.kind == lease {
+				refuse("%s has a running limit", name)
+			}
+		}
+	}
+}
+
+// used returns how many units the window that ends now holds, or the current period.
+func (a *account) used(name string, l limit, now int64) (units int64) {
+	for _, e := range a.byKey[name] {
+		if e.n > a.since[name][l.span] && !a.hasLeft(l, e.at, now) {
+			units += e.counts()
+		}
+	}
+	return units
+}
+
+// started takes up a start out of an advance of a process: it moves the units of the job from where they were charged
+// to where the job starts, in the time of the process, which may not know of a step of Redis' clock yet. That must be in
+// the same sub-windows, within Options.Advance, and leave each window that contains the start under its limit as it was
+// when the units were charged, unless more was allowed or charged meanwhile.
+func (a *account) started(r *running, granted throttle.Reservation) *charge {
+	c := &charge{job: granted.Job.ID, at: granted.Start.UnixMicro(), answered: time.Now(), advanced: true}
+	left := granted.Job.Weight
+	for _, v := range a.advances[r.wire] {
+		at := v.at + time.Since(v.answered).Microseconds()
+		if v.lane != granted.Lane || at >= v.ends || time.Since(v.answered) > r.advance || left == 0 {
+			continue
+		}
+		if c.n == 0 {
+			c.n, c.names, c.charged = v.n, v.names, v.charge.charged
+			c.costs, c.units = make([]int64, len(v.names)), make([]int64, len(v.names))
+		}
+		take := min(left, v.costs[0]-v.taken)
+		left, v.taken = left-take, v.taken+take
+		for i, name := range v.names {
+			v.units[i], c.costs[i], c.units[i] = v.units[i]-take, c.costs[i]+take, c.units[i]+take
+			if left == 0 {
+				a.startsIn(v, name, entry{charge: c, of: i, at: at})
+			}
+		}
+	}
+	if left > 0 {
+		a.world.errorf("%s of %d starts out of advances of %s that have %d units too few", c.job, granted.Job.Weight,
+			granted.Lane, left)
+	}
+	a.advanced.started++
+	return c
+}
+
+// startsIn enters a start out of an advance under a scope key, and checks the windows that contain it.
+func (a *account) startsIn(v *advance, name string, e entry) {
+	a.byKey[name] = append(a.byKey[name], e)
+	if a.disturbed[name] >= v.n {
+		return
+	}
+	for _, l := range v.limits[name] {
+		if held, units := a.held(name, e, l), a.wall.unitsAt(l, v.at); held > units {
+			a.world.errorf("window over its limit: %s holds %d units of %+v, with %s, started for %d out of an advance of %d",
+				name, held, l, e.job, e.at, v.at)
+		}
+		a.advanced.checked++
+	}
+}
+
+// disturb notes that from now on a scope key may hold more than its limits allowed before.
+func (a *account) disturb(name string) { a.disturbed[name] = a.grants }
+
+// advanceIn reads the advance of an answer that grants a job; no units if it brings none.
+func advanceIn(words []string) (units, ends int64) {
+	for i, word := range words {
+		if of, is := strings.CutPrefix(word, "+"); is && i+1 < len(words) {
+			return number(of), number(words[i+1])
+		}
+	}
+	return 0, 0
+}
