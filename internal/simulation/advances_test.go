@@ -202,9 +202,9 @@ func (a *account) used(name string, l limit, now int64) (units int64) {
 }
 
 // started takes up a start out of an advance of a process: it moves the units of the job from where they were charged
-// to where the job starts, in the time of the process, which may not know of a step of Redis' clock yet. That must be in
-// the same sub-windows, within Options.Advance, and leave each window that contains the start under its limit as it was
-// when the units were charged, unless more was allowed or charged meanwhile.
+// to where the job starts, in the time of the process, which may not know of a step of Redis' clock yet. The start must
+// be in the same sub-windows, within Options.Advance, and leave each window that contains it under the limit that was
+// in force when the units were charged, unless more was allowed or charged meanwhile.
 func (a *account) started(r *running, granted throttle.Reservation) *charge {
 	c := &charge{job: granted.Job.ID, at: granted.Start.UnixMicro(), answered: time.Now(), advanced: true}
 	left := granted.Job.Weight

@@ -256,7 +256,8 @@ func (w *world) report() {
 	}
 	w.t.Logf(
 		"%s: jobs=%d refused=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d "+
-			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d ramps=%d advances=%d advanced=%d checked=%d virtual=%s",
+			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d ramps=%d "+
+			"advances=%d advanced=%d checked=%d virtual=%s",
 		w.plan.kind, len(w.plan.jobs), len(w.refused), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
 		len(w.processes), w.account.usages, w.account.reports, w.account.lowered, w.plan.scheduled, w.account.starts,
 		w.nights, w.account.edges, w.account.ramps, w.account.advanced.charged, w.account.advanced.started,

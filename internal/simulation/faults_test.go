@@ -61,7 +61,11 @@ const dequeue = "dequeue"
 
 // strikes reports whether tasks may run twice, or lose an attempt, because of the fault.
 func (f fault) strikes() bool {
-	return f.does == crash || f.does == restart || f.does == outage || f.does == stall || f.does == loss && f.verb == dequeue
+	switch f.does {
+	case crash, restart, outage, stall:
+		return true
+	}
+	return f.does == loss && f.verb == dequeue
 }
 
 // stepsBack reports whether Redis' clock is set back at some time.
