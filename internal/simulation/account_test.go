@@ -542,7 +542,7 @@ func limitOf(l throttle.Limit) limit {
 	case isQuota(l):
 		of = span{quota, l.Length().Microseconds(), l.Calendar.String()}
 	}
-	return limit{units: l.Units, span: of, ramp: l.Ramp}
+	return limit{units: l.Units, span: of, precision: l.Precision.Microseconds(), ramp: l.Ramp}
 }
 
 // limitIn reads "units/span/precision". A span is a letter, a length and the text of a calendar. A ramp has its steps

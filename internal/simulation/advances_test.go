@@ -155,7 +155,7 @@ func (a *account) charged(wire *wire, lane string, granted *charge, now int64, u
 
 // checkAdvance checks that an advance may be given: to a process that has them, while no job waits or is booked, under
 // scope keys whose limits are those of the configuration or of the scope, enforced, not paused and wholly served. It is
-// at most a tenth of what each limit has left.
+// at most a tenth of what each limit has left, and ends with the sub-windows, periods and hours in which it is charged.
 func (a *account) checkAdvance(v *advance, wire *wire, now int64) {
 	refuse := func(format string, args ...any) {
 		a.world.errorf("an advance of %d units: "+format, append([]any{v.costs[0]}, args...)...)
@@ -184,11 +184,28 @@ func (a *account) checkAdvance(v *advance, wire *wire, now int64) {
 			if left := a.wall.unitsAt(l, now) - a.used(name, l, now); l.countsStarts() && 10*v.costs[i] > left {
 				refuse("%s has %d units left of %+v", name, left, l)
 			}
+			if !a.lastsUntil(name, l, now, v.ends-1) {
+				refuse("of %d it lasts until %d, in another sub-window of %s, %+v", now, v.ends, name, l)
+			}
 			if l.kind == lease {
 				refuse("%s has a running limit", name)
 			}
 		}
 	}
+}
+
+// lastsUntil reports whether two instants lie in the same sub-window or period of a limit, or in the same hours. The
+// ledger of a window that was there before limits were set may have another precision.
+func (a *account) lastsUntil(name string, l limit, now, last int64) bool {
+	switch {
+	case l.kind == quota:
+		return a.wall.beganAt(l.calendar, now) == a.wall.beganAt(l.calendar, last)
+	case l.kind == hours:
+		return a.wall.isOpen(l.calendar, last)
+	case l.kind == window && l.precision > 0 && !a.inexact[name]:
+		return now/l.precision == last/l.precision
+	}
+	return true
 }
 
 // used returns how many units the window that ends now holds, or the current period.
