@@ -19,8 +19,8 @@ type advance struct {
 	limits map[string][]limit // by scope key: in force when it was charged
 }
 
-// drawAdvances draws processes with advances, and streams: many light jobs of one lane that come together, and start in
-// a second or less where there is room. Some streams meet full windows, since their jobs stand in lines then.
+// drawAdvances draws processes with advances, and streams: many light jobs of one lane most of which come together, and
+// start in a second or less where there is room. Some streams meet full windows, since their jobs stand in lines then.
 func (p *plan) drawAdvances(d dice) {
 	p.advances = true
 	drawAdvance := func(r *process) {
@@ -66,6 +66,9 @@ func (p *plan) drawStream(d dice) time.Duration {
 		j := first
 		j.id, j.weight = fmt.Sprintf("j%05d", len(p.jobs)), d.Int64N(heaviest)+1
 		j.handle = d.between(slow/2, slow)
+		if d.chance(0.15) { // it may find what is left of an advance
+			j.arrives += d.between(0, 3*time.Second)
+		}
 		if d.chance(0.1) && !bounded {
 			j.outcomes = []outcome{{does: settles, units: d.Int64N(2*j.weight + 1)}}
 		}
