@@ -183,7 +183,8 @@ func (h *advancedHistory) step(before, input, output any) (bool, any) {
 		after.left = map[advancedLane]leftOfAdvance{}
 	}
 	if told.reservation.Advanced {
-		return after.start(asked, told.reservation), after
+		fits := after.start(asked, told.reservation)
+		return fits, after
 	}
 	after.now, after.model = told.usage.Now, at.model.Clone()
 	if asked.job.ID != "" {

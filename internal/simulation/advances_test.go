@@ -234,7 +234,7 @@ func (a *account) started(r *running, granted throttle.Reservation) *charge {
 			continue
 		}
 		if c.n == 0 {
-			c.n, c.names, c.charged = v.n, v.names, v.charge.charged
+			c.n, c.names, c.charged = v.n, v.names, v.charged
 			c.costs, c.units = make([]int64, len(v.names)), make([]int64, len(v.names))
 		}
 		take := min(left, v.costs[0]-v.taken)
