@@ -132,8 +132,9 @@ func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
 	}
 }
 
-// drawCoarseControl draws settings of run time. Limits of so many units have no exact windows.
+// drawCoarseControl draws settings of run time, in the place of others. Limits of so many units have no exact windows.
 func (p *plan) drawCoarseControl(d dice, f *fault) {
+	f.key, f.limits = "", nil
 	p.drawControl(d, f)
 	for i := range f.limits {
 		if limit := &f.limits[i]; limit.Window > 0 {
