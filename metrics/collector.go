@@ -28,6 +28,7 @@ type Collector struct {
 	adaptations               *prometheus.CounterVec
 	served, keyServed         *prometheus.Desc
 	settlements, settledUnits *prometheus.CounterVec
+	advanced, advancedUnits   *prometheus.CounterVec
 	waits, waited             *prometheus.HistogramVec
 	latenesses, scripts       *prometheus.HistogramVec
 	usedRatio, keyUsedRatio   *prometheus.Desc
@@ -78,6 +79,10 @@ func New(opts *Options) (*Collector, error) {
 		settlements: counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
 		settledUnits: counter("throttle_settled_units_total",
 			"Units by which charges were corrected: returned or added.", "throttle", "direction"),
+		advanced: counter("throttle_advanced_starts_total", "Jobs that started out of an advance, without asking Redis.",
+			"throttle"),
+		advancedUnits: counter("throttle_advance_units_total",
+			"Units of advances: charged for jobs to come, or started by such jobs.", "throttle", "event"),
 
 		waits: histogram("throttle_wait_seconds",
 			"Time from the answer to the start that was granted, booked or guessed.", waitBuckets, "throttle", "outcome"),
@@ -168,7 +173,7 @@ func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.decisions, c.units, c.held, c.shadowed, c.lineFull, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended,
 		c.adaptations,
-		c.settlements, c.settledUnits,
+		c.settlements, c.settledUnits, c.advanced, c.advancedUnits,
 		c.waits, c.waited, c.latenesses, c.scripts,
 	}
 }

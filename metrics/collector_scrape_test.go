@@ -327,6 +327,9 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 		"throttle_settlements_total{throttle=mail}":                                3,
 		"throttle_settled_units_total{direction=returned,throttle=mail}":           6,
 		"throttle_settled_units_total{direction=added,throttle=mail}":              2,
+		"throttle_advanced_starts_total{throttle=mail}":                            1,
+		"throttle_advance_units_total{event=charged,throttle=mail}":                20,
+		"throttle_advance_units_total{event=started,throttle=mail}":                3,
 		"throttle_pauses_total{scope=domain,throttle=mail}":                        1,
 		"throttle_adaptations_total{direction=lowered,scope=tenant,throttle=mail}": 2,
 		"throttle_adaptations_total{direction=raised,scope=tenant,throttle=mail}":  1,
@@ -347,8 +350,8 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 		"throttle_decisions_total{outcome=failed,source=none,throttle=mail}":       1,
 		"throttle_decisions_total{outcome=granted,source=open,throttle=mail}":      1,
 		"throttle_units_total{outcome=granted,source=open,throttle=mail}":          5,
-		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":     1,
-		"throttle_wait_seconds{outcome=granted,throttle=mail}":                     3,
+		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":     4,
+		"throttle_wait_seconds{outcome=granted,throttle=mail}":                     6,
 		"throttle_script_failures_total{failure=oom,script=reserve,throttle=mail}": 1,
 		"throttle_fallbacks_total{failure=oom,throttle=mail}":                      1,
 	})
@@ -364,6 +367,15 @@ func happen(c *metrics.Collector) {
 	}})
 	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
 		Job: job("its answer was lost", "acme", 5), Outcome: throttle.Granted, Replayed: true,
+	}})
+	c.Decided(throttle.Decision{Throttle: name, Advance: 20, Reservation: throttle.Reservation{
+		Job: job("takes units along", "acme", 1), Outcome: throttle.Granted,
+	}})
+	c.Decided(throttle.Decision{Throttle: name, Advance: 7, Reservation: throttle.Reservation{
+		Job: job("took units along, and its answer was lost", "acme", 1), Outcome: throttle.Granted, Replayed: true,
+	}})
+	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
+		Job: job("starts out of them", "acme", 3), Outcome: throttle.Granted, Advanced: true,
 	}})
 	c.FellBack(throttle.Outage{Throttle: name, Failure: "oom", Answered: throttle.FallbackOpen})
 	c.Called(throttle.ScriptCall{Throttle: name, Script: "reserve", Took: time.Millisecond, Failure: "oom"})

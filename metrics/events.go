@@ -39,6 +39,18 @@ func (c *Collector) Decided(d throttle.Decision) {
 	if !r.Replayed {
 		c.units.WithLabelValues(d.Throttle, outcome, source).Add(float64(r.Job.Weight))
 		c.noteKeys(d.Throttle, r.Job)
+		c.noteAdvance(d)
+	}
+}
+
+// noteAdvance counts what a granted job charged in advance, or what it started out of an advance.
+func (c *Collector) noteAdvance(d throttle.Decision) {
+	if d.Advance > 0 {
+		c.advancedUnits.WithLabelValues(d.Throttle, eventCharged).Add(float64(d.Advance))
+	}
+	if d.Reservation.Advanced {
+		c.advanced.WithLabelValues(d.Throttle).Inc()
+		c.advancedUnits.WithLabelValues(d.Throttle, eventStarted).Add(float64(d.Reservation.Job.Weight))
 	}
 }
 
@@ -133,4 +145,8 @@ func (c *Collector) beginAtZero(throttleName string) {
 		c.settledUnits.WithLabelValues(throttleName, direction)
 	}
 	c.settlements.WithLabelValues(throttleName)
+	for _, event := range []string{eventCharged, eventStarted} {
+		c.advancedUnits.WithLabelValues(throttleName, event)
+	}
+	c.advanced.WithLabelValues(throttleName)
 }

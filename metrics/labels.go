@@ -15,6 +15,12 @@ const (
 	directionReturned = "returned"
 )
 
+// The values of the label event.
+const (
+	eventCharged = "charged"
+	eventStarted = "started"
+)
+
 // The values of the label source, beside the names of the fallbacks that grant.
 const (
 	sourceRedis = "redis"

@@ -34,6 +34,22 @@ type fleet struct {
 	mu       sync.Mutex
 	starts   []throttletest.Start
 	advanced int
+	told     toldOfAdvances
+}
+
+// toldOfAdvances counts units by what observers are told.
+type toldOfAdvances struct {
+	deaf
+	own, charged, started atomic.Int64
+}
+
+func (o *toldOfAdvances) Decided(d throttle.Decision) {
+	o.charged.Add(d.Advance)
+	if d.Reservation.Advanced {
+		o.started.Add(d.Reservation.Job.Weight)
+	} else {
+		o.own.Add(d.Reservation.Job.Weight)
+	}
 }
 
 // inFleet runs a test with so many processes that have advances. delay is how long a call takes to Redis, and back.
@@ -53,7 +69,7 @@ func inFleet(t *testing.T, scopes []throttle.Scope, processes int, delay func() 
 		client.AddHook(slow{delay, &f.calls})
 		for range processes {
 			th, err := throttle.New("fleet", client, scopes, &throttle.Options{Timeout: 10 * time.Second,
-				Advance: time.Second, Logger: zap.NewNop()})
+				Advance: time.Second, Logger: zap.NewNop(), Observer: &f.told})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,6 +198,11 @@ func TestAdvanceSavesCalls(t *testing.T) {
 		if len(f.starts) != jobs || calls > jobs/8 || used < jobs || used > jobs*102/100 {
 			t.Errorf("%d jobs started with %d calls and %d units charged; want %d, at most %d, and 2 %% more",
 				len(f.starts), calls, used, jobs, jobs/8)
+		}
+		own, charged, started := f.told.own.Load(), f.told.charged.Load(), f.told.started.Load()
+		if own+charged != used || own+started != jobs {
+			t.Errorf("an observer was told of %d units of jobs that asked, %d charged in advance and %d started out of them;"+
+				" want %d charged and %d started in all", own, charged, started, used, jobs)
 		}
 	})
 }

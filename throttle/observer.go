@@ -37,6 +37,9 @@ type Decision struct {
 	Reservation Reservation   // the answer; beside an error only its Job is set
 	Err         error         // of Reserve, nil if it decided
 	Took        time.Duration // until the answer, the call to Redis included
+	// Advance is how many units the job has charged beside its own, for jobs of its lane that come soon: see
+	// Options.Advance. Those jobs' own decisions are Reservation.Advanced.
+	Advance int64
 }
 
 // Outage says that Redis could not decide for a job, and what decided in its place.
@@ -112,7 +115,8 @@ func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
 	if answer.Err != nil {
 		r = Reservation{Job: job}
 	}
-	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took})
+	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took,
+		Advance: answer.advance.units})
 }
 
 // observeCall tells the Observer of one call of a script, with the error that classify made.
