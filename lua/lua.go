@@ -4,8 +4,8 @@
 // once, before the file that uses it: in a script in place of the line that names it.
 //
 // An include that ends with "return a, b" is a module: the script knows a and b, and
-// all else is the module's own. docs/decisions/0026-includes-are-modules.md says what
-// that is for.
+// all else is the module's own. All that follows the include request stands in one function.
+// docs/decisions/0026-includes-are-modules.md says what that is for.
 package lua
 
 import (
@@ -50,8 +50,14 @@ func compose(files fs.FS, name string) (string, error) {
 	if err := c.add(name+".lua", nil); err != nil {
 		return "", err
 	}
+	if c.done[header] {
+		c.text.WriteString("end)()\n")
+	}
 	return c.text.String(), nil
 }
+
+// header is the include with which every script begins. The functions after it find its names without a search.
+const header = "request"
 
 type composer struct {
 	files fs.FS
@@ -75,6 +81,9 @@ func (c *composer) include(name string, path []string) error {
 	}
 	c.done[name] = true
 	c.text.WriteString(module(body.String()))
+	if name == header {
+		c.text.WriteString("return (function()\n")
+	}
 	return nil
 }
 

@@ -32,6 +32,23 @@ func TestComposePutsEachIncludeOnceAndBeforeItsUser(t *testing.T) {
 	}
 }
 
+// TestComposePutsAllAfterTheRequestIntoAFunction: names of the request are found by the functions of a script without
+// a search.
+func TestComposePutsAllAfterTheRequestIntoAFunction(t *testing.T) {
+	t.Parallel()
+	got, err := compose(mapFS(map[string]string{
+		"verb.lua":            "-- header\n-- uses: request, a\nreturn a()\n",
+		"include/a.lua":       "local function a() return now end\nreturn a\n",
+		"include/request.lua": "local now = 1\n",
+	}), "verb")
+	want := "-- header\nlocal now = 1\nreturn (function()\n" +
+		"local a = (function()\nlocal function a() return now end\nreturn a\nend)()\n" +
+		"return a()\nend)()\n"
+	if err != nil || got != want {
+		t.Errorf("got %v:\n%s\nwant:\n%s", err, got, want)
+	}
+}
+
 func TestComposeRefuses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
