@@ -18,6 +18,7 @@ var onlyRedis = map[string]string{
 	"grants":  "keys of grants, and their text",
 	"records": "names and texts in Redis",
 	"usual":   "a short way for the usual case",
+	"ontime":  "a short way for booked jobs that come on time",
 }
 
 // otherNames are functions of includes whose counterpart in package line has another name, as the types and methods of
@@ -30,12 +31,12 @@ var otherNames = map[string]string{
 	"priority.tags":     "of",
 	"queue.hurry_from":  "hurryAll",
 	"ramp.parse":        "parseSteps",
-	"queue.next_look":   "Next",
 	"queue.sweep":       "hurryAll",
 }
 
 // onlyInLua are functions of includes without a counterpart.
 var onlyInLua = map[string]string{
+	"decide.count_jobs":       "a field in Go",
 	"decide.limit_text":       "text of a limit",
 	"decide.reachable":        "memory loses no keys",
 	"edges.edge_at":           "text of edges",
@@ -72,6 +73,7 @@ var onlyInLua = map[string]string{
 	"placing.slide_on":        "searches that go on, for speed",
 	"priority.priority_of":    "text of a class",
 	"priority.expire":         "expiry",
+	"queue.flows_in":          "a field in Go",
 	"queue.walk_of":           "text of a walk",
 	"queue.save_walk":         "text of a walk",
 	"queue.walk_again":        "text of a walk",

@@ -103,16 +103,26 @@ local function grant_usual()
 end
 if not stands and asking > 0 and grant_usual() then return remember(0) end
 
--- Decide all other cases.
--- uses: entries, records, key, queue, line, decide
+-- uses: records, key, ontime
 for i = 1, #names do texts[names[i]] = text_of(i) end
 local records, seen = {}, {}
 if stands and #asked > 0 then
   local ids = {}
   for i = 1, #asked do ids[i] = asked[i].id end
   records = call('HMGET', jobs, unpack(ids))
-  check_line()
+  if asking > 0 then
+    local fine, starts = pcall(start_booked, asked, records, names, lanes)
+    if fine and starts then
+      answers = starts
+      save_keys()
+      return remember(next_look())
+    end
+  end
 end
+
+-- Decide all other cases.
+-- uses: entries, queue, line, decide
+if stands and #asked > 0 then check_line() end
 -- Finds edges that are missing before anything is decided; other errors are those of single jobs.
 local fine, problem = pcall(function()
   for i = 1, #names do key_of(names[i]) end

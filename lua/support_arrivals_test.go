@@ -188,7 +188,15 @@ func (m *machine) onTime(t *rapid.T) {
 	}
 	// The clock does not step back here: a script that only looks does not keep what it has seen leave, package line does.
 	m.now = max(m.now, m.slots[first]+rapid.SampledFrom([]int64{0, 0, -100_000, 50_000}).Draw(t, "late"))
-	m.ask(t, []line.Job{m.jobs[first]})
+	due := []line.Job{m.jobs[first]}
+	if rapid.Bool().Draw(t, "with all that are due") {
+		for _, id := range m.ids {
+			if slot, booked := m.slots[id]; booked && slot <= m.now+50_000 && id != first && len(due) < 60 {
+				due = append(due, m.jobs[id])
+			}
+		}
+	}
+	m.ask(t, due)
 }
 
 func (m *machine) leave(t *rapid.T) {

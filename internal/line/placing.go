@@ -2,8 +2,8 @@ package line
 
 import "slices"
 
-// mostAsked is how many limits one search asks. It asks all limits in turn until none of them moves the start. A start
-// that is not found by then is taken to be behind the horizon.
+// mostAsked is how many limits one search asks. It asks all limits in turn until it comes back to the one that moved the
+// start last. A start that is not found by then is taken to be behind the horizon.
 const mostAsked = 500
 
 // fit is the earliest start of a job.
@@ -21,6 +21,9 @@ func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode
 		again = false
 		for i, name := range lane.keys {
 			k := l.key(name)
+			if k == f.key {
+				break // all others have been asked since it moved the start
+			}
 			if k.mode != mode {
 				continue
 			}
@@ -55,6 +58,9 @@ func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int6
 		again = false
 		for i := range k.limits {
 			limit := &k.limits[i]
+			if limit == holder {
+				break // all others have been asked since it moved the start
+			}
 			if limit.Units < 0 && !limit.Kind.opens() {
 				continue
 			}

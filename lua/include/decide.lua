@@ -51,7 +51,7 @@ end
 
 local function waiting_answer(lane, at, key, holder, ahead)
   local flows = 0
-  for i = 1, #lane do flows = max(flows, call('ZCARD', wait_of(lane[i].name))) end
+  for i = 1, #lane do flows = max(flows, flows_in(lane[i].name)) end
   local held = hold_of(key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0',
     ahead or max(0, lane.jobs - 1), flows)
@@ -125,6 +125,12 @@ local function assign(job, lane, back)
   return format('2 %d', at) .. held
 end
 
+-- How many jobs wait in a lane. It is asked before anything is written, since the lane may be foreign data.
+local function count_jobs(lane)
+  lane.jobs = lane.jobs or in_line.any and call('LLEN', lane.list) or 0
+  return lane.jobs
+end
+
 -- Exchanges a booking for a start: real starts decide, not promised slots. A booking further ahead than the lookahead
 -- allows was made before the clock stepped back. A caller that only plans a booked job gets the booking again: only
 -- the caller that delivers the job gets its start. A grant that was made a booking again may be granted again for the
@@ -132,11 +138,13 @@ end
 local function redeem(job, lane, slot, again)
   if slot > horizon + 30000000 and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
-  if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
   if promised then return format('2 %d', job.slot) .. hold_of(key, holder) end
   -- A job that is late by more than it may wait takes what is free now, and leaves other bookings their slots.
-  if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
+  local starts = at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at)
+  if not starts then count_jobs(lane) end
+  unbook(job.id, job.record)
+  if starts then
     note(job.id, job.record)
     if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
     return grant(job.id, lane, job.costs, at, job.arrival)
@@ -172,12 +180,11 @@ local function still_waiting(job, lane)
 end
 
 local function decide(job, lane, record)
-  lane.jobs = lane.jobs or in_line.any and call('LLEN', lane.list) or 0
   local arrived, waits_in = parse_waiting(record or '')
   job.record = record
   if record then job.bounds = nil end -- it waits already
   if arrived then
-    if waits_in == lane.text and lane.jobs > 0 and job.latest >= 0 and not never_fits(lane, job.costs) then
+    if count_jobs(lane) > 0 and waits_in == lane.text and job.latest >= 0 and not never_fits(lane, job.costs) then
       job.arrival = tonumber(arrived)
       return still_waiting(job, lane)
     end
@@ -189,8 +196,10 @@ local function decide(job, lane, record)
   if record then
     local slot, _, arrival, text = parse_booking(record)
     job.slot = tonumber(slot)
+    local comes = text == lane.text and max(now, job.slot) <= now + job.latest
+    if job.slot == 0 or not comes then count_jobs(lane) end
     if job.slot == 0 then write('ZREM', overdues, job.id) end
-    if text ~= lane.text or max(now, job.slot) > now + job.latest then
+    if not comes then
       unbook(job.id, record)
     else
       back, job.arrival = true, tonumber(arrival)
@@ -199,6 +208,7 @@ local function decide(job, lane, record)
     end
     if job.slot > 0 then hurry_lane(text) end -- the room of its booking is free
   end
+  count_jobs(lane)
   local limit, key = never_fits(lane, job.costs)
   if limit then
     forget_job(job)

@@ -4,8 +4,11 @@ local ENTRY = '%016d%016d'
 
 -- How many bytes of entries stand before a sub-window, and its units if it has an entry.
 local function find(text, at)
-  local digits = format('%016d', at)
-  local low, high = 0, #text / 32 -- entries before low are smaller, from high on they are not
+  local digits, last = format('%016d', at), sub(text, -32, -17)
+  if last < digits then return #text, nil end
+  if last == digits then return #text - 32, tonumber(sub(text, -16)) end
+  local low, high = 0, #text / 32 - 1 -- entries before low are smaller, from high on they are not
+  if sub(text, 1, 16) >= digits then high = 0 end
   while low < high do
     local middle = floor((low + high) / 2)
     if sub(text, middle * 32 + 1, middle * 32 + 16) < digits then low = middle + 1 else high = middle end

@@ -173,4 +173,5 @@ local function leaves_at(key, ledger, text)
   end
   return start_of(ledger, x) - key.offset + beyond
 end
-return new_ledger, log_of, read_log, parse_ledgers, trim, is_empty, book_in_searches, spill, cut, coarsen, leaves_at
+return new_ledger, log_of, read_log, parse_ledgers, older, trim, is_empty, book_in_searches, spill, cut, coarsen,
+  leaves_at

@@ -99,8 +99,7 @@ local function unbook(id, record)
     for i = 1, #lane do book(lane[i], tonumber(slot), -costs[i]) end
   end
   if slot == '0' then write('ZREM', overdues, id) end
-  write('ZREM', timers, BOOKING .. id)
-  if not call('ZSCORE', timers, CLAIM .. id) then return end
+  if write('ZREM', timers, BOOKING .. id) == 1 or not call('ZSCORE', timers, CLAIM .. id) then return end
   write('ZREM', timers, CLAIM .. id)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do
     local _, claimant = claim_of(name)

@@ -226,8 +226,8 @@ local function under(key, limit, at, cost, promises)
   return earliest_in(key, ledger_of(key, limit.span), at, room_of(key, limit, cost), promises)
 end
 
--- How many limits a search asks at most, over and over until none of them moves the start. A start that it has not
--- found then counts as beyond the horizon.
+-- How many limits a search asks at most, in turn until it comes back to the one that moved the start last. A start that
+-- it has not found then counts as beyond the horizon.
 local MOST_ASKED = 500
 local asked = 0
 
@@ -239,6 +239,7 @@ local function search(key, at, cost, promises)
     again = false
     local hours = key.limits.hours
     if hours then
+      if hours == holder then break end
       asked = asked + 1
       if asked > MOST_ASKED then return max(at, horizon + 1), holder or hours end
       local opens = opens_at(hours.edges, at)
@@ -246,6 +247,7 @@ local function search(key, at, cost, promises)
     end
     for i = 1, #key.limits do
       local limit = key.limits[i]
+      if limit == holder then break end
       if limit.units >= 0 then
         asked = asked + 1
         if asked > MOST_ASKED then return max(at, horizon + 1), holder or limit end
@@ -274,6 +276,7 @@ local function earliest(lane, costs, at, promises, mode)
   while again do
     again = false
     for i = 1, #lane do
+      if lane[i] == key then break end -- all others have been asked since it moved the start
       if lane[i].mode == mode then
         local start, by = search(lane[i], at, costs[i], promises)
         if start > at then

@@ -1,12 +1,18 @@
 -- The queue of a scope key: flows by start tag, and the lanes of each flow by the arrival of their first jobs.
 -- uses: records, priority, tags
 local firsts = {} -- of queues, as they were read: the first flow and its tag
+local sizes = {} -- of queues, as they were read: how many flows stand there
 
 -- The flow whose turn it is in a queue, and its tag; nil if no flow stands there.
 local function first(queue)
   local known = firsts[queue] or call('ZRANGE', wait_of(queue), 0, 0, 'WITHSCORES')
   firsts[queue] = known
   return known[1], tonumber(known[2])
+end
+
+local function flows_in(queue)
+  sizes[queue] = sizes[queue] or call('ZCARD', wait_of(queue))
+  return sizes[queue]
 end
 
 -- The start tag of a flow in a queue, and whether the flow stands there.
@@ -98,7 +104,7 @@ local function stand(queue, lane, arrival, look)
     write('ZADD', wait_of(queue), tag_text(tag), lane.flow)
     write('ZREM', finish_of(queue), lane.flow)
     set_virtual_time(queue, virtual + max(1e-6, math.abs(virtual) * 1e-15))
-    firsts[queue] = nil
+    firsts[queue], sizes[queue] = nil, nil
   end
   due(queue, look)
   classes.expire(queue, lane)
@@ -120,7 +126,7 @@ local function leave(queue, lane)
   local tag = call('ZSCORE', wait, lane.flow)
   if tag then set_finish_tag(queue, lane.flow, tonumber(tag)) end
   write('ZREM', wait, lane.flow)
-  firsts[queue] = nil
+  firsts[queue], sizes[queue] = nil, nil
   tidy(queue)
 end
 
@@ -144,7 +150,9 @@ end
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do
-    local known = call('HMGET', tags_of(lane[i].name), VIRTUAL, HAD_TURN .. lane.flow, CLASSES .. lane.flow)
+    local front = firsts[lane[i].name]
+    local known = front and not front[1] and front
+      or call('HMGET', tags_of(lane[i].name), VIRTUAL, HAD_TURN .. lane.flow, CLASSES .. lane.flow)
     if known[1] then
       known.queue, known.work = lane[i].name, sign * costs[i] / (lane.share or share_of(lane.flow))
       known.tag, known.stands = start_tag(known.queue, lane.flow)
@@ -169,13 +177,10 @@ end
 -- or the clock may have been set; and not after a setting ends.
 local function soon(at, ends) return min(at, ends, now + 300000000) end
 
--- When the next pull is due, 0 if nothing waits.
-local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
-
 -- Ends a call. Returns when the next pull is due.
 local function save_line()
   for key in pairs(renewed) do write('PEXPIRE', key, kept) end
   return next_look()
 end
-return firsts, first, due, hurry, hurry_lane, EVERY_TIMER, hurry_all, sweep, walk_of, save_walk, stand, leave,
-  contended, charge, soon, next_look, save_line
+return firsts, first, flows_in, due, hurry, hurry_lane, EVERY_TIMER, hurry_all, sweep, walk_of, save_walk, stand, leave,
+  contended, charge, soon, save_line

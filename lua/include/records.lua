@@ -54,6 +54,9 @@ end
 -- The slot and the job of a scope key's claim; nil if it has none.
 local function claim_of(name) return match(call('HGET', claims, name) or '', '^(%d+) (.*)$') end
 
+-- When the next pull is due, 0 if nothing waits.
+local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
+
 -- Notes keys of the line whose expiry the end of this call renews.
 local renewed = {}
 local function expire(...)
@@ -61,5 +64,5 @@ local function expire(...)
 end
 return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES,
   wait_of, tags_of, finish_of, lanes_of, list_of_lane,
-  waiting_record, parse_waiting, waits_at, booking_record, parse_booking, parse_element, costs_of, claim_of, renewed,
-  expire
+  waiting_record, parse_waiting, waits_at, booking_record, parse_booking, parse_element, costs_of, claim_of,
+  next_look, renewed, expire

@@ -78,8 +78,12 @@ end
 local function next_lane(queue, walk)
   end_if_tired()
   while puller.looks > 0 do
-    local found = call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES')
-    local flow = found[1]
+    local flow, tag
+    if walk.rank == 0 then
+      flow, tag = first(queue)
+    else
+      flow, tag = unpack(call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES'))
+    end
     if not flow then return nil, true end
     if flow ~= walk.flow then walk.flow, walk.lane = flow, 0 end
     local text = classes.at(queue, flow, walk.lane)
@@ -102,7 +106,7 @@ local function next_lane(queue, walk)
       if fine and not job then
         leave(queue, lane)
       elseif fine and not thrown then
-        return lane, job, tonumber(found[2])
+        return lane, job, tonumber(tag)
       elseif fine then
         write('ZADD', lanes_of(queue, lane.class), job.arrival, text)
       end
