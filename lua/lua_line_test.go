@@ -87,6 +87,8 @@ var onlyInLua = map[string]string{
 	"running.count_moves":     "changes of a ledger are gathered, for speed",
 	"running.cooldown_of":     "text of an argument",
 	"tags.tag_text":           "text of a tag",
+	"tags.save_virtual_times": "a field in Go",
+	"tags.serve":              "a field in Go",
 	"tags.virtual_time":       "a field in Go",
 	"tags.set_virtual_time":   "a field in Go",
 	"turn.note_trouble":       "foreign data in Redis",

@@ -55,7 +55,7 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
   puller.looks = puller.looks - LOOKS_OF_A_CLAIM + 1
   local frees = claimed(lane, name, at, job.costs)
   if not frees and at ~= NEVER then
-    if tag > virtual_time(name) then set_virtual_time(name, tag) end
+    serve(name, tag)
     return go_on(name, lane, claim(lane, job, name, at))
   end
   if own > horizon then walk.least = cost else own = at end
@@ -93,7 +93,7 @@ local function look(name)
         move(name, other, lane, job, now)
         moved = moved + cost
       else
-        if tag > virtual_time(name) then set_virtual_time(name, tag) end
+        serve(name, tag)
         add_job(puller.booked, job.id, format('%d', at), lane.text)
         go_on(name, lane, book_first(lane, job, at))
       end

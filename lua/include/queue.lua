@@ -20,8 +20,7 @@ local function start_tag(queue, flow)
   local front = firsts[queue]
   local tag = front and front[1] == flow and front[2] or call('ZSCORE', wait_of(queue), flow)
   if tag then return tonumber(tag), true end
-  local virtual = call('HGET', tags_of(queue), VIRTUAL)
-  return max(virtual or 0, tonumber(call('ZSCORE', finish_of(queue), flow) or 0)), false
+  return max(virtual_time(queue), tonumber(call('ZSCORE', finish_of(queue), flow) or 0)), false
 end
 
 -- Takes the walk along a queue that goes on with this look; nil if there is none.
@@ -154,6 +153,7 @@ local function charge(lane, costs, sign, settled)
     local known = front and not front[1] and front
       or call('HMGET', tags_of(lane[i].name), VIRTUAL, HAD_TURN .. lane.flow, CLASSES .. lane.flow)
     if known[1] then
+      known.virtual = virtual_time(lane[i].name, known[1])
       known.queue, known.work = lane[i].name, sign * costs[i] / (lane.share or share_of(lane.flow))
       known.tag, known.stands = start_tag(known.queue, lane.flow)
       charged[#charged + 1] = known
@@ -163,7 +163,7 @@ local function charge(lane, costs, sign, settled)
     local queue, tags = known.queue, tags_of(known.queue)
     if known[2] and sign > 0 and not settled then write('HDEL', tags, HAD_TURN .. lane.flow) end
     if known[3] then classes.charge(tags, lane, known[3], known.work, sign > 0 and not settled) end
-    local moved = moved_by(known.tag, known.work, tonumber(known[1]))
+    local moved = moved_by(known.tag, known.work, known.virtual)
     if known.stands then
       write('ZADD', wait_of(queue), tag_text(moved), lane.flow)
       firsts[queue] = nil
@@ -179,6 +179,7 @@ local function soon(at, ends) return min(at, ends, now + 300000000) end
 
 -- Ends a call. Returns when the next pull is due.
 local function save_line()
+  save_virtual_times()
   for key in pairs(renewed) do write('PEXPIRE', key, kept) end
   return next_look()
 end

@@ -14,15 +14,25 @@ local function moved_by(tag, work, virtual)
   return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
 end
 
-local virtual_times = {}
-local function virtual_time(queue)
-  virtual_times[queue] = virtual_times[queue] or tonumber(call('HGET', tags_of(queue), VIRTUAL) or 0)
+local virtual_times, moved = {}, {} -- moved: of queues whose virtual time the end of this call writes
+-- The virtual time of a queue; found: what Redis has, if that was read.
+local function virtual_time(queue, found)
+  virtual_times[queue] = virtual_times[queue] or tonumber(found or call('HGET', tags_of(queue), VIRTUAL) or 0)
   return virtual_times[queue]
 end
 
 local function set_virtual_time(queue, tag)
-  virtual_times[queue] = tag
+  virtual_times[queue], moved[queue] = tag, nil
   if tag then write('HSET', tags_of(queue), VIRTUAL, tag_text(tag)) end
+end
+
+-- Moves the virtual time of a queue in which flows stand to a tag, if that is later.
+local function serve(queue, tag)
+  if tag > virtual_time(queue) then virtual_times[queue], moved[queue] = tag, true end
+end
+
+local function save_virtual_times()
+  for queue in pairs(moved) do write('HSET', tags_of(queue), VIRTUAL, tag_text(virtual_times[queue])) end
 end
 
 local function forget_flow(queue, flow)
@@ -73,5 +83,5 @@ local function forget_shares()
   local idle = unequal and call('ZRANGEBYSCORE', shares, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE) or {}
   if #idle > 0 then write('ZREM', shares, unpack(idle)) end
 end
-return tag_text, moved_by, shares, virtual_time, set_virtual_time, set_finish_tag, forget_finished, end_lane,
-  share_of, set_share, forget_shares
+return tag_text, moved_by, shares, virtual_time, set_virtual_time, serve, save_virtual_times, set_finish_tag,
+  forget_finished, end_lane, share_of, set_share, forget_shares
