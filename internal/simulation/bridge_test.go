@@ -105,6 +105,9 @@ func (b *bridge) answer(requests [][]byte) error {
 		world.account.saw(b.wire, args, reply)
 		gone = gone || b.wire.loses(args, reply)
 		if !gone {
+			b.mu.Lock()
+			b.comes = time.Now().Add(b.wire.lag)
+			b.mu.Unlock()
 			b.deliver(reply)
 		}
 	}
@@ -144,7 +147,6 @@ func (b *bridge) chat(args []string) bool {
 func (b *bridge) deliver(reply []byte) {
 	b.mu.Lock()
 	b.replies.Write(reply)
-	b.comes = time.Now().Add(b.wire.lag)
 	b.mu.Unlock()
 	b.tell()
 }
@@ -178,11 +180,15 @@ func (b *bridge) Read(p []byte) (int, error) {
 	}
 }
 
-// travel waits until the replies have come to the process, and the process runs.
+// travel waits until the replies have come to the process, and the process runs. What chat answers is there at once.
 func (b *bridge) travel() {
 	b.mu.Lock()
 	comes := b.comes
+	b.comes = time.Time{}
 	b.mu.Unlock()
+	if comes.IsZero() {
+		return
+	}
 	time.Sleep(time.Until(comes))
 	b.wire.stand()
 }
