@@ -1,4 +1,4 @@
--- Purpose: correct what a grant was charged at its start, once; or make the grant a booking again.
+-- Purpose: correct what a grant was charged at its start, once; or make the grant a booking again, a microsecond later.
 -- ARGV[4] ID
 -- ARGV[5] lane
 -- ARGV[6] costs that were charged, units
@@ -17,8 +17,7 @@ local start, decided, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+)
 start, decided, within, rebook = tonumber(start), tonumber(decided), tonumber(within), rebook == '1'
 local mark = of_grant('settled', id, start)
 local found = read_control(mark)
-local refused = found[3] and (rebook or found[3] ~= '2') or now > start + within
-if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
+local refused = found[3] or now > start + within or rebook and (start <= now or call('HEXISTS', jobs, id) == 1)
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
 check_line()
 local lane = lane_of(ARGV[5])
@@ -74,7 +73,8 @@ end
 if rebook then
   give_back(id, start, '')
   count_moves()
-  promise(id, lane, ARGV[6], charged, start, start)
+  local slot = start + 1 -- so that the mark of this start concerns no other grant
+  promise(id, lane, ARGV[6], charged, slot, slot)
   expire(jobs, timers)
 else
   charge(lane, deltas, 1, true)

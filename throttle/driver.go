@@ -89,8 +89,8 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 // about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
-// Release turns a grant whose start is still ahead back into a booking of the same start, for a
-// caller that has to stop before that start: when the job asks again, it has the same slot. Release returns
+// Release turns a grant whose start is still ahead back into a booking, a microsecond after that start, for a
+// caller that has to stop before: when the job asks again, it has that slot. Release returns
 // false if the start is past or the grant was settled; the charge then stays. It blocks for one
 // round trip and fails as Reserve does, without fallback.
 func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {

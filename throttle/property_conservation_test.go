@@ -153,8 +153,7 @@ func (a *account) settleCosts(t *rapid.T) {
 	})
 }
 
-// corrected notes a settlement. A grant that was given back, and whose job was granted the
-// same start again, settles that second grant (decision 18).
+// corrected notes a settlement, which a grant that was given back does not have.
 func (a *account) corrected(t *rapid.T, g *charge, done bool, err error,
 	actual func(scope string, charged int64) int64) {
 	if err != nil {
@@ -163,29 +162,15 @@ func (a *account) corrected(t *rapid.T, g *charge, done bool, err error,
 	if !done {
 		return
 	}
-	settled := g
-	if g.gone {
-		settled = a.grantedAgain(g)
-	}
-	if settled == nil || settled.settled {
+	if g.settled || g.gone {
 		t.Fatalf("%s, settled %t, given back %t, was settled", g.Job.Nonce, g.settled, g.gone)
 	}
-	settled.settled = true
-	for scope, units := range settled.units {
+	g.settled = true
+	for scope, units := range g.units {
 		if units > 0 { // it was charged there
-			settled.units[scope] = actual(scope, units)
+			g.units[scope] = actual(scope, units)
 		}
 	}
-}
-
-// grantedAgain finds the job's other grant of the same start that was not given back.
-func (a *account) grantedAgain(g *charge) *charge {
-	for _, other := range a.grants {
-		if other.isTwinOf(g) && !other.gone {
-			return other
-		}
-	}
-	return nil
 }
 
 // done ends a grant: it occupies no places any more.

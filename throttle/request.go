@@ -179,7 +179,7 @@ func (t *setup) cooldowns(granted *Reservation) map[string]int64 {
 }
 
 // settleArguments correct what a job was charged at its start. With rebook, the units that are
-// given back are booked again for the same start.
+// given back are booked again, a microsecond later.
 func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, rebook bool) []any {
 	return t.arguments(wire.Settle{
 		Grant: line.Grant{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Start: granted.Start.UnixMicro(),

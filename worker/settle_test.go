@@ -515,8 +515,8 @@ func TestUntouched_AfterSettle(t *testing.T) {
 	})
 }
 
-// TestSettleAfterARelease: a task that slept until its start when its shaper stopped is granted the
-// same start by the next shaper. Its settlement then counts.
+// TestSettleAfterARelease: a task that slept until its start when its shaper stopped is granted that
+// start by the next shaper, a microsecond later. Its settlement then counts.
 func TestSettleAfterARelease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, 10*time.Second), func(t *testing.T, w *world) {

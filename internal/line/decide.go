@@ -45,8 +45,7 @@ func (l *Line) misses(job Job, known *record) bool {
 // redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is
 // late by more than its longest wait: then the job takes what is free now, and leaves promised slots to other jobs. A
 // booking further ahead than the lookahead allows was made before the clock stepped back. A caller that only plans a
-// booked job gets the booking again: only the caller that delivers the job gets its start. A grant that was made a
-// booking again may be granted for the same start: it can be settled then.
+// booked job gets the booking again: only the caller that delivers the job gets its start.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
@@ -66,9 +65,6 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 		return Answer{}, false
 	}
 	l.forgetJob(job.ID)
-	if known.arrival == f.at {
-		l.grantedAgain(Grant{ID: job.ID, Start: f.at})
-	}
 	return l.grant(job, lane, f.at, known.arrival), true
 }
 

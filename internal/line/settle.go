@@ -15,12 +15,11 @@ type Grant struct {
 func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 10) }
 
 // Settle corrects what a grant was charged, once, within a time of its start. Rebook
-// makes a booking of a grant whose start is still ahead; its places are given back then.
+// makes a booking, a microsecond later, of a grant whose start is still ahead; its places are given back then.
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
 	mark := g.mark()
-	done := l.marked(mark, now) || rebook && l.marked(mark+grantedAgainMark, now)
-	if done || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+	if l.marked(mark, now) || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
 	lane := l.lane(g.Lane)
@@ -41,7 +40,8 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	}
 	if rebook {
 		l.giveBack(g.mark(), nil, false)
-		l.promise(g.ID, lane, g.Costs, g.Start, g.Start)
+		slot := g.Start + 1 // so that the mark of this start concerns no other grant
+		l.promise(g.ID, lane, g.Costs, slot, slot)
 	}
 	l.end()
 	return true
@@ -50,18 +50,6 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 func (l *Line) marked(mark string, now int64) bool {
 	until, is := l.settled[mark]
 	return is && until >= now
-}
-
-// grantedAgainMark is behind the mark of a grant that was made a booking, and then granted for the same
-// start: it may be settled, and not be made a booking once more.
-const grantedAgainMark = "+"
-
-// grantedAgain notes a grant for the same start at which it was made a booking.
-func (l *Line) grantedAgain(g Grant) {
-	if until, is := l.settled[g.mark()]; is {
-		l.settled[g.mark()+grantedAgainMark] = until
-		delete(l.settled, g.mark())
-	}
 }
 
 // correct corrects the units that each ledger has at the job's start, while the start still counts. Where a ledger

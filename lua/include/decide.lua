@@ -133,9 +133,8 @@ end
 
 -- Exchanges a booking for a start: real starts decide, not promised slots. A booking further ahead than the lookahead
 -- allows was made before the clock stepped back. A caller that only plans a booked job gets the booking again: only
--- the caller that delivers the job gets its start. A grant that was made a booking again may be granted again for the
--- same start, and settled.
-local function redeem(job, lane, slot, again)
+-- the caller that delivers the job gets its start.
+local function redeem(job, lane, slot)
   if slot > horizon + 30000000 and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
@@ -146,7 +145,6 @@ local function redeem(job, lane, slot, again)
   unbook(job.id, job.record)
   if starts then
     note(job.id, job.record)
-    if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
     return grant(job.id, lane, job.costs, at, job.arrival)
   end
 end
@@ -203,7 +201,7 @@ local function decide(job, lane, record)
       unbook(job.id, record)
     else
       back, job.arrival = true, tonumber(arrival)
-      local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)
+      local answer = job.slot > 0 and redeem(job, lane, job.slot)
       if answer then return answer end
     end
     if job.slot > 0 then hurry_lane(text) end -- the room of its booking is free

@@ -34,7 +34,7 @@ end
 local function start_of_booking(record, job)
   local slot, costs, arrival, text = match(record or '', '^(%d+) (%d+) (%d+) (%S+)$')
   local asked, max_wait, latest = match(job.terms, '^(%d+) 0 (%d+) (%d+) ')
-  if not asked or costs ~= asked or text ~= job.lane or slot == '0' or slot == arrival then return nil end
+  if not asked or costs ~= asked or text ~= job.lane or slot == '0' then return nil end
   slot = tonumber(slot)
   local start = max(now, slot)
   if start > min(horizon, now + max_wait, now + latest) then return nil end
