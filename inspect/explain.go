@@ -111,9 +111,9 @@ func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error 
 			}
 		}
 	}
-	_, starts := r.play([]string{o.job.ID})
+	_, starts, err := r.play(ctx, []string{o.job.ID})
 	e.Expected = wire.Instant(starts[o.job.ID])
-	return nil
+	return err
 }
 
 // blocked returns a hold that names only a scope key.

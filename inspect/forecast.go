@@ -33,7 +33,8 @@ type Forecast struct {
 // It simulates the line in this process, from what it reads of Redis. It blocks for two round
 // trips for each 500 lanes, and one for each 500 jobs and 100 scope keys. If lanes move
 // meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
-// million waiting jobs it fails. Its other errors are Peek's, for the first job that has one.
+// million waiting jobs it fails, and when the context ends meanwhile. Its other errors are Peek's, for the first job
+// that has one.
 func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast, error) {
 	orders := make([]*order, len(jobs))
 	for i, job := range jobs {
@@ -49,7 +50,7 @@ func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast
 	if err != nil {
 		return Forecast{}, err
 	}
-	return r.forecast(orders)
+	return r.forecast(ctx, orders)
 }
 
 // newcomer begins the ID of a new job in the simulated line; no other job has such an ID.
@@ -69,7 +70,10 @@ func (t *Inspector) Expect(ctx context.Context, answers []throttle.Reservation) 
 			waiting = append(waiting, answer.Job.ID)
 		}
 	}
-	known, starts := r.play(waiting)
+	known, starts, err := r.play(ctx, waiting)
+	if err != nil {
+		return Forecast{}, err
+	}
 	f := Forecast{Now: r.now, Starts: make([]time.Time, len(answers))}
 	for i, answer := range answers {
 		switch {
@@ -119,17 +123,17 @@ func (r *reader) handsOver(queue string) bool {
 
 // play plays the line until the jobs have started. It returns which jobs are in line, and the starts of those
 // that start.
-func (r *reader) play(ids []string) (known map[string]bool, starts map[string]int64) {
+func (r *reader) play(ctx context.Context, ids []string) (known map[string]bool, starts map[string]int64, err error) {
 	l, settings := r.load()
 	known = make(map[string]bool)
 	for _, id := range ids {
 		known[id] = l.Waits(id)
 	}
-	return known, l.Play(r.Snapshot.Now, settings, ids)
+	return known, l.Play(ctx, r.Snapshot.Now, settings, ids), ctx.Err()
 }
 
 // forecast reserves new jobs and plays the line until they have started.
-func (r *reader) forecast(orders []*order) (Forecast, error) {
+func (r *reader) forecast(ctx context.Context, orders []*order) (Forecast, error) {
 	l, settings := r.load()
 	jobs := make([]line.Job, len(orders))
 	for i, o := range orders {
@@ -153,7 +157,10 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 			}
 		}
 	}
-	starts := l.Play(r.Snapshot.Now, settings, waiting)
+	starts := l.Play(ctx, r.Snapshot.Now, settings, waiting)
+	if err := ctx.Err(); err != nil {
+		return Forecast{}, err
+	}
 	for i, answer := range answers {
 		if answer.Outcome == line.Waiting {
 			f.Starts[i] = wire.Instant(starts[jobs[i].ID])

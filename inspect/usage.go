@@ -48,8 +48,8 @@ type LimitUsage struct {
 	// Units are those in force: of a ramp those of its step, 0 before it begins; of another limit those of Limit.
 	Units int64
 	// Used is how many units started in the window that ends now, or were charged in advance
-	// (throttle.Options.Advance). A sub-window counts until it lies wholly outside the window. Under a running limit, Used is how many units run or
-	// cool down; under a quota, how many started in the period.
+	// (throttle.Options.Advance). A sub-window counts until it lies wholly outside the window. Under a running limit,
+	// Used is how many units run or cool down; under a quota, how many started in the period.
 	Used int64
 	// Booked is how many units are promised to jobs that wait for their slot, including units
 	// that were granted for a later start.

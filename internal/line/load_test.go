@@ -166,7 +166,7 @@ func TestLoadGoesOn(t *testing.T) {
 		}
 		waited += len(ids)
 		loaded, own := line.Load(l.Snapshot(now, settings), settings)
-		want, got := l.Play(now, settings, ids), loaded.Play(now, own, ids)
+		want, got := l.Play(t.Context(), now, settings, ids), loaded.Play(t.Context(), now, own, ids)
 		if len(got) != len(ids) || len(want) != len(ids) {
 			t.Fatalf("seed %d: %d of %d jobs start, those of the line are %d", seed, len(got), len(ids), len(want))
 		}

@@ -2,8 +2,8 @@ package line
 
 import "slices"
 
-// mostAsked is how many limits one search asks. It asks all limits in turn until it comes back to the one that moved the
-// start last. A start that is not found by then is taken to be behind the horizon.
+// mostAsked is how many limits one search asks. It asks all limits in turn until it comes back to the one that moved
+// the start last. A start that is not found by then is taken to be behind the horizon.
 const mostAsked = 500
 
 // fit is the earliest start of a job.

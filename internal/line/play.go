@@ -1,13 +1,16 @@
 package line
 
-import "math"
+import (
+	"context"
+	"math"
+)
 
 const (
 	// pullEvery is how often a line is pulled at most as it is played.
 	pullEvery = 50_000
-	// mostIdle is how many pulls in a row may book no job until the rest is taken never to
-	// start: a lane under a limit too low for its job becomes due for ever.
-	mostIdle = 20_000
+	// mostIdle is how many pulls in a row may book no job until the rest is taken never to start: a lane becomes due
+	// for ever under a limit too low for its job, or under hours and quotas that are never open together.
+	mostIdle = 2000
 )
 
 // Foresee reserves jobs now, one after the other, and returns what becomes of each: a granted or booked job has a
@@ -17,9 +20,10 @@ func (l *Line) Foresee(now int64, settings Settings, jobs []Job) []Answer {
 	return l.Reserve(now, settings, jobs)
 }
 
-// Play lets the line go on in virtual time, without new jobs, until these jobs have started, and returns their starts:
-// each job comes to its slot. Jobs that never start, and jobs that do not wait, are missing from the result.
-func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64 {
+// Play lets the line go on in virtual time, without new jobs, until these jobs have started or the context ends, and
+// returns their starts: each job comes to its slot. Jobs that never start, and jobs that do not wait, are missing from
+// the result.
+func (l *Line) Play(ctx context.Context, now int64, settings Settings, ids []string) map[string]int64 {
 	l.playing = true
 	l.begin(now, settings)
 	for id, known := range l.jobs {
@@ -34,7 +38,7 @@ func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64
 			wanted[id] = true
 		}
 	}
-	for idle := 0; len(starts) < len(wanted) && idle < mostIdle; idle++ {
+	for idle := 0; len(starts) < len(wanted) && idle < mostIdle && ctx.Err() == nil; idle++ {
 		next := l.Next()
 		if next == 0 || next >= Never {
 			break
