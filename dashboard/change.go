@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -37,8 +38,8 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	f.For, f.Limits, f.Lasts, f.Why = r.PostForm.Get("for"), r.PostForm.Get("limits"), r.PostForm.Get("lasts"),
-		r.PostForm.Get("why")
+	f.For, f.Limits, f.Lasts, f.Zone, f.Why = r.PostForm.Get("for"), r.PostForm.Get("limits"), r.PostForm.Get("lasts"),
+		r.PostForm.Get("zone"), r.PostForm.Get("why")
 	asked, err := h.ask(ctx, h.hub.board(ctx, nil).throttle, key, f.Scopes, r.PostForm)
 	switch {
 	case err != nil:
@@ -89,7 +90,7 @@ func (h *Handler) mayChange(r *http.Request) error {
 	return h.options.Authorize(r)
 }
 
-var errReadOnly = fmt.Errorf("dashboard: Options.AllowChanges is not set")
+var errReadOnly = errors.New("dashboard: Options.AllowChanges is not set")
 
 // do applies a form. It returns a description of the change, or an HTTP status and an error.
 func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
@@ -97,12 +98,14 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(form.Get("why"))
 	switch do := form.Get("do"); do {
 	case "pause":
-		span, is := view.ParseSpan(form.Get("for"))
-		if !is {
-			return "", http.StatusBadRequest,
-				fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
+		of, err := termOf(form, "for")
+		if err == nil && of.end.IsZero() {
+			err = errEndless
 		}
-		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(span), by, why)
+		if err != nil {
+			return "", http.StatusBadRequest, err
+		}
+		end, err := th.Pause(ctx, key.Scope, key.Key, of.end, by, why)
 		return "paused until " + end.UTC().Format(time.RFC3339), http.StatusServiceUnavailable, err
 	case "resume":
 		_, err = th.Resume(ctx, key.Scope, key.Key, by, why)
@@ -112,27 +115,15 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}
-		end, err := endOf(form.Get("lasts"), time.Now())
+		of, err := termOf(form, "lasts")
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}
 		return "limits " + view.LimitTexts(limits), http.StatusServiceUnavailable,
-			th.SetLimits(ctx, key.Scope, key.Key, limits, inspect.Until(end), by, why)
+			th.SetLimits(ctx, key.Scope, key.Key, limits, inspect.Until(of.end), by, why)
 	case "reset":
 		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key, by, why)
 	default:
 		return "", http.StatusBadRequest, fmt.Errorf("nothing is called %q: it is pause, resume, limits or reset", do)
 	}
-}
-
-// endOf returns when a setting ends; the zero time if it lasts until somebody takes it back.
-func endOf(lasts string, now time.Time) (time.Time, error) {
-	if lasts == "" {
-		return time.Time{}, nil
-	}
-	span, is := view.ParseSpan(lasts)
-	if !is {
-		return time.Time{}, fmt.Errorf("%q is not for how long, such as 30m, 4h or 1d; up to 400 days", lasts)
-	}
-	return now.Add(span), nil
 }

@@ -205,6 +205,9 @@ func TestChangeWrong(t *testing.T) {
 		"no such verb": {[]string{"do", "purge", "scope", "tenant", "key", "acme"}, 400, "nothing is called"},
 		"no duration":  {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "soon"}, 400, `value="soon"`},
 		"too long":     {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "401d"}, 400, "up to 400 days"},
+		"no end":       {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", ""}, 400, "a pause has an end"},
+		"past": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "5/1h", "lasts",
+			"2020-01-01 18:00"}, 400, "is past"},
 		"no limit": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "<b>"}, 400,
 			`value="&lt;b&gt;"`},
 		"no such scope": {[]string{"do", "pause", "scope", "host", "key", "acme", "for", "1h"}, 404, "no such scope"},
@@ -282,6 +285,60 @@ func TestChangeByItsFullPath(t *testing.T) {
 		if err != nil || u.Paused.IsZero() == (want == http.StatusSeeOther) {
 			t.Errorf("%s: paused until %s, %v", path, u.Paused, err)
 		}
+	}
+}
+
+// TestChangeUntil: a pause and limits end at a time of day in the reader's zone. The answer to a question sets
+// the instant that the question has named.
+func TestChangeUntil(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(&dashboard.Options{AllowChanges: true})
+	later := time.Now().UTC().AddDate(0, 0, 3).Format(time.DateOnly)
+	for _, c := range []struct{ entered, zone, want string }{
+		{"18:00", "Asia/Kolkata", "18:00 IST"}, {"18:00", "nowhere", "18:00 UTC"}, {"18:00", "", "18:00 UTC"},
+		{later + " 07:30", "Asia/Tokyo", later + " 07:30 JST"}, {later + "T07:30:00Z", "Asia/Tokyo", later + " 16:30 JST"},
+	} {
+		ends := func(what string) string {
+			t.Helper()
+			set, err := inspect.New(w.throttle).SettingsOf(t.Context(), "tenant", "acme")
+			if err != nil {
+				t.Fatal(err)
+			}
+			zone, err := time.LoadLocation(c.zone)
+			if err != nil {
+				zone = time.UTC
+			}
+			end := view.Find(set, what).Until
+			if away := time.Until(end); away < 0 || away > 4*24*time.Hour {
+				t.Errorf("%s %s: %s ends at %s", c.entered, c.zone, what, end)
+			}
+			return end.In(zone).Round(time.Minute).Format("2006-01-02 15:04 MST")
+		}
+		limits := []string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "20/1m"}
+		question := post(t.Context(), h, append(limits, "lasts", c.entered, "zone", c.zone)...).text
+		if !strings.Contains(question, "20/1m until ") || !strings.Contains(question, c.want+"</b>") {
+			t.Errorf("%s %s: the question is\n%s", c.entered, c.zone, question)
+		}
+		before, _ := asked(question)
+		_, rest, _ := strings.Cut(question, `name="lasts" value="`)
+		instant, _, _ := strings.Cut(rest, `"`)
+		if _, err := time.Parse(time.RFC3339, html.UnescapeString(instant)); err != nil {
+			t.Errorf("%s %s: the answer would be %q", c.entered, c.zone, instant)
+		}
+		got := post(t.Context(), h, append(limits, "lasts", html.UnescapeString(instant), "sure", before)...)
+		if end := ends("limits"); got.status != http.StatusSeeOther || !strings.HasSuffix(end, c.want) {
+			t.Errorf("%s %s: status %d, limits until %s, want %s", c.entered, c.zone, got.status, end, c.want)
+		}
+		got = post(t.Context(), h, "do", "pause", "scope", "tenant", "key", "acme", "for", c.entered, "zone", c.zone)
+		if end := ends("pause"); got.status != http.StatusSeeOther || !strings.HasSuffix(end, c.want) {
+			t.Errorf("%s %s: status %d, paused until %s, want %s", c.entered, c.zone, got.status, end, c.want)
+		}
+		post(t.Context(), h, "do", "resume", "scope", "tenant", "key", "acme")
+	}
+	reset := post(t.Context(), h, "do", "reset", "scope", "tenant", "key", "acme").text
+	if undo := "To undo it: Set 20/1m until " + later + "T07:"; !strings.Contains(reset, undo) {
+		t.Errorf("the question lacks %q\n%s", undo, reset)
 	}
 }
 

@@ -45,7 +45,7 @@ func ExampleNew() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/admin/throttle/", pages) // behind your own authentication
-	web := &http.Server{Handler: mux}
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	web.RegisterOnShutdown(pages.Close)
 
 	w := httptest.NewRecorder()

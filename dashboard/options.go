@@ -22,10 +22,11 @@ type Options struct {
 	// an open page, Authorize is called again only when the page is loaded. nil authorizes every
 	// request.
 	Authorize func(*http.Request) error
-	// Who returns the name of the client that sent a request, for the log and to bound what one
-	// client may ask for at the same time. With nil, the log has the user of HTTP's basic
-	// authentication or, without one, the address; the bound is for each address, since nobody
-	// has verified that user. Set Who behind a proxy, where all requests come from one address.
+	// Who returns the name of the client that sent a request, in at most 100 bytes: for the log, as
+	// the author of what the client changes (inspect.By), and to bound what one client may ask for
+	// at the same time. With nil, the name is the user of HTTP's basic authentication or, without
+	// one, the address; the bound is for each address, since nobody has verified that user. Set Who
+	// behind a proxy, where all requests come from one address.
 	Who func(*http.Request) string
 	// Logger receives each change, with its client and scope key, at info, and each refused request
 	// at warn. nil logs nothing.

@@ -48,8 +48,9 @@ type frame struct {
 	Scopes   []throttle.Scope
 	Allowed  bool
 	Of       scopeKey
-	For      string // the length of a pause, as entered
-	Lasts    string // how long limits stay in force, as entered
+	For      string // how long a pause lasts or until when, as entered
+	Lasts    string // how long limits stay in force or until when, as entered
+	Zone     string // the reader's time zone, as entered
 	Why      string
 	Limits   string // the limits as entered
 	InForce  string // the limits that are in force

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -18,6 +17,7 @@ type question struct {
 	Before, After string
 	Lifted        string // limits in force that the change would lift
 	Undo          string
+	Lasts         string // the term of the change, as the answer enters it
 }
 
 // sure is the form's field that answers a question: the settings in force when the page asked.
@@ -33,7 +33,7 @@ func (h *Handler) ask(ctx context.Context, th *inspect.Inspector, key scopeKey, 
 	case "limits", "reset":
 		q, err = askOfLimits(ctx, th, key, scopes, form)
 	case "pause":
-		q, err = askOfPause(ctx, th, key, form.Get("for"))
+		q, err = askOfPause(ctx, th, key, form)
 	}
 	if err != nil || q == nil || form.Get(sure) == q.Before {
 		return nil, err
@@ -56,13 +56,17 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		if err != nil {
 			return nil, nil //nolint:nilerr // do says what is wrong
 		}
-		q.Button, q.After, after.inForce = "Set", view.LimitTexts(limits), limits
-		if lasts := form.Get("lasts"); lasts != "" {
-			q.After += " for " + lasts
+		of, err := termOf(form, "lasts")
+		if err != nil {
+			return nil, nil //nolint:nilerr // do says what is wrong
 		}
+		q.Button, q.After, q.Lasts, after.inForce = "Set", view.LimitTexts(limits)+of.words, of.entered, limits
 	}
 	if now.set == "key" {
 		q.Undo = "Set " + view.LimitsArgument(now.inForce)
+		if !now.until.IsZero() {
+			q.Undo += " until " + now.until.UTC().Format(time.RFC3339)
+		}
 	}
 	q.Lifted = view.LimitTexts(view.Lifted(now.inForce, after.inForce))
 	return q, nil
@@ -111,16 +115,17 @@ func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 }
 
 // askOfPause returns the question before a pause of all jobs. A pause of one key needs no question.
-func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, span string) (*question, error) {
-	if _, is := view.ParseSpan(span); !is || key.Scope != throttle.Global {
-		return nil, nil
+func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, form url.Values) (*question, error) {
+	of, err := termOf(form, "for")
+	if err != nil || of.end.IsZero() || key.Scope != throttle.Global {
+		return nil, nil //nolint:nilerr // do says what is wrong
 	}
 	set, err := th.SettingsOf(ctx, key.Scope, key.Key)
 	if err != nil {
 		return nil, err
 	}
 	q := &question{Do: "pause", Button: "Pause all", Before: "not paused",
-		After: fmt.Sprintf("no job of any key starts for %s", span), Undo: "Resume"}
+		After: "no job of any key starts" + of.words, Undo: "Resume", Lasts: of.entered}
 	if pause := view.Find(set, "pause"); !pause.Until.IsZero() {
 		q.Before = "paused until " + pause.Until.UTC().Format(time.RFC3339)
 	}

@@ -36,25 +36,11 @@ func (t *terms) end(now time.Time) (time.Time, error) {
 		}
 		return now.Add(span), nil
 	}
-	if end, err := time.Parse(time.RFC3339, until); err == nil {
-		return inFuture(end, now)
-	}
-	if end, err := time.ParseInLocation("2006-01-02 15:04", until, now.Location()); err == nil {
-		return inFuture(end, now)
-	}
-	clock, err := time.Parse("15:04", until)
-	if err != nil {
-		return time.Time{}, usagef("--until %q is none of 18:00, 2026-11-22 18:00, 2026-11-22T18:00:00Z", until)
-	}
-	end := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
-	if !end.After(now) {
-		end = end.AddDate(0, 0, 1)
-	}
-	return end, nil
-}
-
-func inFuture(end, now time.Time) (time.Time, error) {
-	if !end.After(now) {
+	end, is := view.ParseInstant(until, now)
+	switch {
+	case !is:
+		return end, usagef("--until %q is none of 18:00, 2026-11-22 18:00, 2026-11-22T18:00:00Z", until)
+	case !end.After(now):
 		return end, usagef("--until %s is past", end.Format(time.RFC3339))
 	}
 	return end, nil

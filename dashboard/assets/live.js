@@ -100,6 +100,9 @@ function close() {
 }
 
 local(document);
+for (const zone of document.querySelectorAll('input[name=zone]')) {
+  zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone; // so that 18:00 is the reader's
+}
 if (live.dataset.events) {
   open();
   live.addEventListener('pointerdown', () => { pressed = true; });

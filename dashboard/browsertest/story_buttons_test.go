@@ -7,16 +7,27 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestButtons: each button does in Redis what it says, and the page shows it.
+// seen is an expression of the page: whether a button is shown.
+func seen(button string) string {
+	return `document.querySelector('button[value="` + button + `"]').offsetWidth > 0`
+}
+
+// TestButtons: each button does in Redis what it says, and the page shows it. There are those that
+// fit the state, and the field of the limits has those in force.
 func TestButtons(t *testing.T) {
 	w := newWorld(t)
 	b := openTab(t, w.base)
 	b.open("key?scope=tenant&key=acme")
 	b.shows("open")
+	b.await("!(" + seen("resume") + ") && !(" + seen("reset") + ") && " + seen("pause") + " && " + seen("limits"))
+	b.await(`document.querySelector('input[name="limits"]').value === '2/1h'`)
+	b.await(`Array.from(document.querySelectorAll('input[name="zone"]'))` +
+		`.every((e) => e.value === Intl.DateTimeFormat().resolvedOptions().timeZone)`)
 
 	b.run(chromedp.SetValue(chromedp.CSS(`input[name="for"]`), "2h"))
 	b.click(`button[value="pause"]`)
 	b.shows("paused until")
+	b.await(seen("resume"))
 	if left := time.Until(w.usage("tenant", "acme").Paused); left < time.Hour || left > 2*time.Hour {
 		t.Errorf("it is paused for %s", left)
 	}
@@ -40,6 +51,7 @@ func TestButtons(t *testing.T) {
 	b.click(`form.asked button`)
 	b.shows("set at run time for the key")
 	b.shows("1000/24h")
+	b.await(seen("reset") + ` && document.querySelector('input[name="limits"]').value === '5/1h, 1000/24h'`)
 	if u := w.usage("tenant", "acme"); u.SetFor != "key" || len(u.Limits) != 2 || u.Limits[0].Limit.Units != 5 {
 		t.Errorf("it has %+v", u)
 	}

@@ -153,7 +153,7 @@ func TestHostileName(t *testing.T) {
 	b.shows(hostile)
 }
 
-// TestNarrow: no page is wider than a small screen.
+// TestNarrow: no page is wider than a small screen, and the overview says there too why jobs wait.
 func TestNarrow(t *testing.T) {
 	w := newWorld(t)
 	b := openTab(t, w.base)
@@ -165,6 +165,8 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s is %d wide on a screen of 400", path, width)
 		}
 	}
+	b.open("")
+	b.shows("2/1h, 2 used, 0 booked")
 }
 
 // TestLongNames: a name without a blank is wrapped on a large screen too, others are whole.

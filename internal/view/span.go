@@ -15,6 +15,27 @@ func ParseSpan(text string) (time.Duration, bool) {
 	return as.Window, err == nil && as == throttle.Per(1, as.Window)
 }
 
+// ParseInstant parses when a setting ends: 18:00, the next one, or 2026-11-22 18:00, both in the zone of
+// now, or an instant with its zone as in RFC 3339. It returns false for an invalid one; the instant may be
+// past.
+func ParseInstant(text string, now time.Time) (time.Time, bool) {
+	if end, err := time.Parse(time.RFC3339, text); err == nil {
+		return end, true
+	}
+	if end, err := time.ParseInLocation("2006-01-02 15:04", text, now.Location()); err == nil {
+		return end, true
+	}
+	clock, err := time.Parse("15:04", text)
+	if err != nil {
+		return time.Time{}, false
+	}
+	end := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
+	if !end.After(now) {
+		end = end.AddDate(0, 0, 1)
+	}
+	return end, true
+}
+
 // Span returns a duration in at most two units.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
