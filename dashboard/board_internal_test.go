@@ -194,6 +194,39 @@ func TestEqualRowsAreGrouped(t *testing.T) {
 	}
 }
 
+// TestFlowsPageSaysWhatItsJobsWaitFor: the page of a tenant whose jobs wait for another scope key says so, and
+// names its own limit, which keeps the last of them back.
+func TestFlowsPageSaysWhatItsJobsWaitFor(t *testing.T) {
+	t.Parallel()
+	b := filled()
+	acme := scopeKey{"tenant", "acme"}
+	b.keys[acme] = &standing{usage: inspect.Usage{Scope: acme.Scope, Key: acme.Key, Now: start, Served: 1,
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerMinute(30), Units: 30, Used: 30, Free: start.Add(time.Second)}}}}
+	all := scopeKey{Scope: throttle.Global}
+	b.keys[all] = &standing{usage: inspect.Usage{Scope: all.Scope, Now: start, Served: 1,
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerSecond(3), Units: 3, Used: 3, Free: start.Add(time.Second)}}}}
+	b.line.under = make(map[scopeKey]view.Row)
+	b.line.put([]inspect.Lane{{Name: "acme", Flow: acme.Key, Scope: throttle.Global, Jobs: 381,
+		Costs: map[string]int64{"tenant": 1, throttle.Global: 1}, Since: start.Add(-time.Minute)}})
+	var page strings.Builder
+	if err := pages["key"].ExecuteTemplate(&page, "live", frame{Now: start, Body: keyPageOf(b, acme)}); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	for _, want := range []string{"381 jobs of acme are in line, the next for global; under its own 30/1m the last of " +
+		"them cannot start before 12m from now. A higher limit of its own would help",
+		"<dt>Its own jobs in line</dt><dd><b>381</b>", "<h2>What its own jobs wait for</h2>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q\n%s", want, text)
+		}
+	}
+	for _, wrong := range []string{"Waiting for it", "Nobody", "Nothing waits"} {
+		if strings.Contains(text, wrong) {
+			t.Errorf("the page says %q\n%s", wrong, text)
+		}
+	}
+}
+
 // TestOverviewOfManyKeys: with 10,000 keys that wait, 10,000 that are paused and long names the overview
 // stays a page of some rows.
 func TestOverviewOfManyKeys(t *testing.T) {

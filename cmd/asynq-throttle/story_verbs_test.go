@@ -422,6 +422,32 @@ func TestDiffering(t *testing.T) {
 	})
 }
 
+// TestForgotten: check has a line for limits that were set a week ago without an end, and none for those that end.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	looks := inspect.New(world(t, client))
+	server.SetTime(time.Now().Add(-8 * 24 * time.Hour))
+	limits := []throttle.Limit{throttle.PerHour(5)}
+	if err := looks.SetLimits(t.Context(), "tenant", "acme", limits, inspect.By("ann"),
+		inspect.Why("spring")); err != nil {
+		t.Fatal(err)
+	}
+	ends := inspect.Until(time.Now().Add(30 * 24 * time.Hour))
+	if err := looks.SetLimits(t.Context(), "tenant", "hooli", limits, ends); err != nil {
+		t.Fatal(err)
+	}
+	server.SetTime(time.Now())
+	r := asked(t, server.Addr(), "check", "smtp")
+	want := regexp.MustCompile(`(?m)^note: set without an end a week ago or longer: ` +
+		`tenant acme: 5/1h, by ann, .*: spring; take it back`)
+	if !want.MatchString(r.out) || strings.Contains(r.out, "hooli") {
+		t.Errorf("exit status %d, %s%s", r.status, r.out, r.errs)
+	}
+}
+
 // TestConfirmed: a change asks for confirmation if a person is at the terminal.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
