@@ -49,7 +49,7 @@ var pictures = []struct {
 const (
 	job    = "job"
 	width  = 1000
-	middle = 14 * time.Second // of the campaign
+	middle = 10 * time.Second // of the campaign, less the time for the pictures
 	settle = 2 * time.Second  // for a page to have shown something new: the campaign has half a minute
 )
 
@@ -112,6 +112,13 @@ func run(directory string) error {
 		}
 		if err := chromedp.Do(browser, chromedp.Sleep(settle)); err != nil {
 			return err
+		}
+		gone, err := chromedp.Run(browser, chromedp.Evaluate[bool]("!document.getElementById('lost').hidden"))
+		if err != nil {
+			return err
+		}
+		if gone {
+			return fmt.Errorf("%s: the pages do not answer, the campaign is over", p.file)
 		}
 		picture, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
 		if err != nil {
