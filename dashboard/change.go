@@ -52,6 +52,9 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	what, status, err := h.do(ctx, key, r.PostForm, h.options.Who(r))
+	if errors.As(err, new(*throttle.OptionError)) || errors.As(err, new(*throttle.ArgumentError)) {
+		status = http.StatusBadRequest
+	}
 	if err != nil {
 		f.Refused = problem(err)
 		h.write(w, "key", f, status)
