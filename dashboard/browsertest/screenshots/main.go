@@ -113,23 +113,30 @@ func run(directory string) error {
 		if err := chromedp.Do(browser, chromedp.Sleep(settle)); err != nil {
 			return err
 		}
-		gone, err := chromedp.Run(browser, chromedp.Evaluate[bool]("!document.getElementById('lost').hidden"))
-		if err != nil {
+		if err := capture(browser, filepath.Join(directory, p.file)); err != nil {
 			return err
 		}
-		if gone {
-			return fmt.Errorf("%s: the pages do not answer, the campaign is over", p.file)
-		}
-		picture, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
-		if err != nil {
-			return err
-		}
-		file := filepath.Join(directory, p.file)
-		if err := os.WriteFile(file, picture, 0o644); err != nil { //nolint:gosec // a picture for everybody
-			return err
-		}
-		fmt.Printf("%s: %d kB\n", file, len(picture)/1000)
 	}
+	return nil
+}
+
+// capture writes what the browser shows. It is an error if the page has lost its server.
+func capture(browser context.Context, file string) error {
+	gone, err := chromedp.Run(browser, chromedp.Evaluate[bool]("!document.getElementById('lost').hidden"))
+	if err != nil {
+		return err
+	}
+	if gone {
+		return fmt.Errorf("%s: the pages do not answer, the campaign is over", file)
+	}
+	picture, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, picture, 0o644); err != nil { //nolint:gosec // a picture for everybody
+		return err
+	}
+	fmt.Printf("%s: %d kB\n", file, len(picture)/1000)
 	return nil
 }
 
