@@ -163,6 +163,10 @@ browser: ## the dashboard in a headless chromium; says loudly where there is non
 screenshots: ## the pictures of the dashboard, from the emailer; wants chromium and redis-server
 	cd dashboard/browsertest && go run ./screenshots ../../docs
 
+.PHONY: try
+try: ## docs/try/index.html: try your limits in a browser, one file without a server
+	go run ./internal/try/page docs/try/index.html
+
 .PHONY: benchmarks
 benchmarks: ## docs/benchmarks.md: every figure beside the peers, on a machine that does nothing else; a quarter of an hour
 	cd bench && go run . -full -write ../docs/benchmarks.md
