@@ -47,7 +47,7 @@ RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 
 # What runs without the race detector: properties, which call from one goroutine; packages that start
 # no goroutine; what drives a browser or measures; and tests that call longtest.Unwatched. `make test` has them all.
-UNWATCHED_PACKAGES := /(lua|upstream|internal/line|internal/view|internal/wire|browsertest|bench)$$
+UNWATCHED_PACKAGES := /(lua|upstream|internal/line|internal/try|internal/view|internal/wire|browsertest|bench)$$
 
 # Most of the time examples and faults wait: three packages at a time keep two cores busy.
 .PHONY: race
