@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // buildTry builds the page in which people try their limits, as make try does, and returns the address of its folder
@@ -33,6 +35,7 @@ func (b *tab) enter(field, text string) {
 // TestTry: the page works from a disk, without any other file. What is changed changes the picture and the address, and
 // the address brings back what was entered. A bad text is refused beside its field.
 func TestTry(t *testing.T) {
+	longtest.Unwatched(t)
 	base := buildTry(t)
 	b := openTab(t, base)
 	b.run(chromedp.EmulateViewport(400, 800, chromedp.EmulateMobile))
