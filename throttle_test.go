@@ -1,4 +1,4 @@
-// Package throttle_test holds the whole to its contract from outside: asynq
+// Package throttle_test checks the contract of all packages together, from outside: asynq
 // servers with the worker's shapers, on a real Redis, in real time.
 package throttle_test
 
@@ -34,12 +34,12 @@ var quotas = []throttle.Scope{
 
 const tenants = 8
 
-// record is what the handlers of all processes note.
+// record collects the jobs that the handlers of all processes ran.
 type record struct {
 	mu     sync.Mutex
 	starts []throttletest.Start
 	runs   map[string]int // by task ID
-	early  time.Duration  // the longest that a handler was called before its granted start
+	early  time.Duration  // how long before its granted start a handler was called, at most
 	last   time.Time
 }
 
@@ -64,8 +64,8 @@ func (r *record) ended() int {
 	return len(r.starts)
 }
 
-// process is one of several that work on the same queues: clients, throttle and
-// shaper of its own.
+// process stands for one of several processes that serve the same queues. Each has its own
+// clients, throttle and shaper.
 type process struct {
 	client *redis.Client
 	shaper *worker.Shaper
@@ -190,14 +190,14 @@ func TestDrain(t *testing.T) {
 			putBacks := putBacksPerJob(tasks, running...)
 			t.Logf("put back %.3f per job, makespan %s of %s", putBacks,
 				handled.last.Sub(began).Round(time.Millisecond), optimum)
-			// In virtual time it is at most 1.1 (worker's TestDrain); a machine that cannot
-			// keep up comes late, and is put back again: it is asserted in full alone.
+			// In virtual time, jobs are put back at most 1.1 times each (worker's TestDrain). On a machine that
+			// cannot keep up, tasks come late and are put back again: only the full run asserts the bound.
 			if longtest.Full() && putBacks > 1.5 {
 				t.Errorf("put back %.3f per job, want about 1", putBacks)
 			}
 			for _, p := range running {
 				if p.shaper.Stats().Granted == 0 {
-					t.Log("one of the processes has run no task: it began when all had run")
+					t.Log("one of the processes has run no task: it began after all tasks had run")
 				}
 			}
 		})
@@ -218,7 +218,7 @@ func TestProcessEndsInTheMiddle_F35(t *testing.T) {
 	redistest.Await(t, "a third of the tasks have run", func() bool { return handled.ended() >= tasks/3 })
 	before := time.Now()
 	first.stop()
-	// asynq itself needs some time; a sleeper that held it up would take the ShutdownTimeout of 8s.
+	// asynq itself needs some time. A handler asleep that held asynq up would take all of its ShutdownTimeout, 8s.
 	if took := time.Since(before); longtest.Full() && took > 5*time.Second {
 		t.Errorf("Stop and Shutdown took %s", took)
 	}
@@ -227,7 +227,7 @@ func TestProcessEndsInTheMiddle_F35(t *testing.T) {
 	t.Logf("put back %.3f per job", putBacksPerJob(tasks, first, second))
 }
 
-// TestMaxRetry0_F31 puts back tasks that have no retry, of asynq's own and of ours.
+// TestMaxRetry0_F31 puts back tasks that have no retry: half of them made by asynq, half by worker.NewTask.
 func TestMaxRetry0_F31(t *testing.T) {
 	t.Parallel()
 	const tasks = 160

@@ -25,9 +25,10 @@ func writePage(ctx context.Context, file string, full bool, printed string) erro
 }
 
 const pageText = "# Benchmarks\n\n" +
-	"Made by %s on %s: %s, %d cores, %s/%s, %s, %s. Ratios are of rows that ran\n" +
-	"next to each other in the same run; on another machine read those.\n\n" +
-	"A line MISSED is a goal of this project that is not reached: there we lose.\n\n" +
+	"Made by %s on %s: %s, %d cores, %s/%s, %s, %s.\n" +
+	"A ratio compares rows that ran next to each other in the same run. To compare with another machine, read the\n" +
+	"ratios.\n\n" +
+	"A line that begins with MISSED names a goal of this project that is not reached.\n\n" +
 	"```\n%s\n```\n"
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.+)$`)

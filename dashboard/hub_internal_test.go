@@ -22,7 +22,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// counting returns a handler whose readings are counted, and read nothing.
+// counting returns a handler whose readings of Redis are empty, and a function that returns their number.
 func counting(t *testing.T) (*Handler, func() int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -51,7 +51,7 @@ func TestOneReadPerSecond(t *testing.T) {
 		h, looks := counting(t)
 		time.Sleep(time.Minute)
 		if n := looks(); n != 0 {
-			t.Errorf("%d looks, and nobody was there", n)
+			t.Errorf("%d readings before the first request", n)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -71,7 +71,7 @@ func TestOneReadPerSecond(t *testing.T) {
 		time.Sleep(seconds * time.Second)
 		synctest.Wait()
 		if n := looks() - before; n != seconds {
-			t.Errorf("%d looks in %d seconds, with %d browsers", n, seconds, len(writers))
+			t.Errorf("%d readings in %d seconds, with %d browsers", n, seconds, len(writers))
 		}
 		cancel()
 		all.Wait()
@@ -83,10 +83,10 @@ func TestOneReadPerSecond(t *testing.T) {
 		after := looks()
 		time.Sleep(time.Minute)
 		if n := looks(); n != after {
-			t.Errorf("%d looks, and all have gone", n-after)
+			t.Errorf("%d readings after all browsers have gone", n-after)
 		}
 		if n := h.streams.inAll(); n != 0 {
-			t.Errorf("%d lookers are left", n)
+			t.Errorf("%d streams are left", n)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestSlowRedis(t *testing.T) {
 	read := h.hub.read
 	h.hub.read = func(ctx context.Context, l order) *board {
 		b := read(ctx, l)
-		b.taken = b.taken.Add(-time.Minute) // it began so long ago
+		b.taken = b.taken.Add(-time.Minute) // as if the reading began a minute ago
 		asked <- struct{}{}
 		<-answered
 		return b
@@ -112,11 +112,11 @@ func TestSlowRedis(t *testing.T) {
 	close(answered)
 	all.Wait()
 	if n := looks(); n != 1 {
-		t.Errorf("%d looks, want 1", n)
+		t.Errorf("%d readings, want 1", n)
 	}
 }
 
-// TestReloadingReadsNoMore: whole pages take what was read within the last second.
+// TestReloadingReadsNoMore: a page that is loaded again is served from the last reading for a second.
 func TestReloadingReadsNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestReloadingReadsNoMore(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := looks(); n != 10 {
-			t.Errorf("%d looks in 10 seconds", n)
+			t.Errorf("%d readings in 10 seconds", n)
 		}
 	})
 }
@@ -149,8 +149,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestTooManyPages: a page beyond the bound of one client, or of all, says so in a sentence; other
-// clients' pages are kept up to date, and the overview is served.
+// TestTooManyPages: a client that opens too many pages, or one page more than all clients may have, is told so in
+// a sentence. The pages of other clients are kept up to date, and the overview is still served.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t)
@@ -217,7 +217,7 @@ func TestNobodyWaitsForAKey(t *testing.T) {
 	done := make(chan *board)
 	go func() { done <- h.hub.board(t.Context(), &key) }()
 	<-reading
-	if b := h.hub.board(t.Context(), nil); b.err != nil { // it would wait for ever
+	if b := h.hub.board(t.Context(), nil); b.err != nil { // if it waited for the key, it would wait for ever
 		t.Error(b.err)
 	}
 	close(read)
@@ -233,7 +233,7 @@ func TestJobDoesNotWaitForASearch(t *testing.T) {
 	h, _ := counting(t)
 	h.searching.take(t.Context())
 	var f frame
-	h.search(t.Context(), filled(), &f) // it would wait for ever
+	h.search(t.Context(), filled(), &f) // if it waited for the first search, it would wait for ever
 	if !strings.Contains(f.Problem, "Somebody else looks") {
 		t.Errorf("the second search says %q", f.Problem)
 	}
@@ -283,7 +283,7 @@ func TestALookIsBounded(t *testing.T) {
 	}
 	r := &reader{name: "smtp", client: client}
 	var b *board
-	for b == nil || b.err != nil { // it publishes itself beside its decisions
+	for b == nil || b.err != nil { // the throttle publishes its configuration in a goroutine
 		b = r.read(t.Context(), order{})
 	}
 	counted := new(calls)
@@ -302,16 +302,16 @@ func TestALookIsBounded(t *testing.T) {
 		}
 		highest = max(highest, counted.n.Load()-before)
 		if n, most := counted.n.Load()-before, int64(mostRows+mostOpen+mostHistories*mostBars+5); n > most {
-			t.Fatalf("a look calls %d scripts, want %d at most", n, most)
+			t.Fatalf("a reading calls %d scripts, want %d at most", n, most)
 		}
 		if looks > 2*mostOfClient {
-			t.Fatal("some are never read")
+			t.Fatal("some scope keys are never read")
 		}
 	}
 	if highest < mostOpen {
-		t.Errorf("%d scripts in a look are counted", highest)
+		t.Errorf("no reading calls more than %d scripts: are all counted?", highest)
 	}
-	t.Logf("%d looks for %d scope keys, %d scripts at most in one", looks, len(open), highest)
+	t.Logf("%d readings for %d scope keys, %d scripts at most in one", looks, len(open), highest)
 }
 
 // TestLineIsLeftAlone: the longer a reading of the line takes, the more seldom it is read.
@@ -322,7 +322,7 @@ func TestLineIsLeftAlone(t *testing.T) {
 		200 * time.Millisecond: time.Minute} {
 		w := waiting{read: now, took: took}
 		if w.due(now.Add(want-time.Millisecond)) || !w.due(now.Add(want)) {
-			t.Errorf("a line that took %s is not read again after %s", took, want)
+			t.Errorf("a line whose reading took %s is not read again after exactly %s", took, want)
 		}
 	}
 	if !(waiting{}).due(now) {

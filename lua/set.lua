@@ -1,6 +1,6 @@
 -- Purpose: set a pause, limits or a mode at run time, for all processes.
 -- ARGV[4] what: pause, resume, limits or mode
--- ARGV[5] name: of a scope key; limits: or of a scope; mode: of a scope, '' for all scopes
+-- ARGV[5] name: of a scope key (pause, resume, limits) or of a scope (limits, mode); mode: '' for all scopes
 -- ARGV[6] value
 --   pause: for how long, us; a pause that ends later stays
 --   limits: as text; '' takes back what was set, and the served share
@@ -41,7 +41,7 @@ local function set_own_limits(key)
   return shown(before), shown(setting)
 end
 
--- A setting, or NOTHING if it has ended. Notes until when the control key is needed for it.
+-- Returns a setting, or NOTHING if it has ended. Raises needed to the setting's end: the control key must live so long.
 local needed = 0
 local function lasting(text)
   local value, ends_at = setting_of(text, 'control')
@@ -50,7 +50,7 @@ local function lasting(text)
   return text
 end
 
--- The text of control with one setting changed, without settings that have ended, and what was set before.
+-- Returns the text of control with one setting changed and ended settings left out, and the setting before.
 local function with(control, scope, is_mode)
   local all, rest, before, set, order = NOTHING, {}, nil, {}, {}
   if control and control ~= NOTHING then all, control = match(control, '^([^;]+);(.*)$') end

@@ -16,9 +16,8 @@ type class struct {
 	priority int
 }
 
-// collectLanes reports how many jobs wait in line, and for how long the first one has, also for
-// scopes in which none does. Beyond 20,000 lanes it reports nothing. It reads the lanes only if any
-// job waits.
+// collectLanes reports how many jobs wait in line, and how long the first of them has waited. For a scope in
+// which no job waits, it reports 0. Beyond 20,000 lanes it reports nothing. It reads the lanes only if any job waits.
 func (c *Collector) collectLanes(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
 	at time.Time, waits bool) {
 	var lanes []inspect.Lane

@@ -12,7 +12,7 @@ import (
 //   - Reserve, when they can put a job off until its slot, as a queue can;
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
-//   - Peek, to ask without taking;
+//   - Peek, to ask without being charged;
 //   - the package inspect, to look at limits and at what waits, and to change limits at run time;
 //   - Driver, when they deliver the jobs of a queue of their own.
 //
@@ -43,16 +43,21 @@ func newThrottle(s *setup) *Throttle {
 
 // Reserve decides for a job: granted, if all its limits have room within MaxWait; booked, with
 // the slot at which to ask again; or waiting, in line behind others, until a pull books it. A
-// job that asks again is found by its ID: in line it keeps its position; before its slot it gets
-// the same slot again; at its slot it is granted if the jobs that really started leave room,
+// job that asks again is found by its ID. In line, the job keeps its position. Before its slot, it gets
+// the same slot again. At its slot, it is granted if the jobs that really started leave room;
 // otherwise it gets another slot or the front of its lane.
 //
 // Reserve blocks for one round trip to Redis, at most Options.Timeout, or not at all for a job that starts out of an
-// advance (Options.Advance). Jobs that come while a call is under way are sent together in the next call. Its errors:
-// *InvalidJobError, *NeverFitsError, *BlockedError, *DeadlineError and, for a Bounded job,
-// *LineFullError, with nothing written; *UnavailableError (see Options.Fallback), also if the context ends while the
-// job is decided: ask again with the error's Nonce; the context's own error if it had
-// ended before; ErrState.
+// advance (Options.Advance). Jobs that come while a call is under way are sent together in the next call.
+//
+// Reserve returns one of these errors:
+//
+//   - *InvalidJobError, *NeverFitsError, *BlockedError, *DeadlineError and, for a Bounded job, *LineFullError:
+//     nothing was written;
+//   - *UnavailableError (see Options.Fallback), also if the context ends while the job is decided: ask again with the
+//     error's Nonce;
+//   - the context's own error, if the context had ended before;
+//   - ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 	var answer [1]Answer
 	t.reserve(ctx, []Job{job}, answer[:])
@@ -67,10 +72,10 @@ type Answer struct {
 	advance broughtAdvance
 }
 
-// ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one
+// ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one round trip
 // per 64 jobs. The answers have the order of the jobs; each has a reservation or an error of
-// its own. If the context ends, the remaining jobs get the context's error; jobs that may have
-// been decided get an *UnavailableError with the nonce.
+// its own. If the context ends, jobs that may have been decided get an *UnavailableError with the
+// nonce; the remaining jobs get the context's error.
 func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
 	answers := make([]Answer, len(jobs))
 	first := 0
@@ -101,7 +106,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 		if job.Nonce == "" {
 			o.job.Nonce = t.batch.nonce()
 		}
-		// a grant may be kept for longer than the caller waits
+		// the batcher may keep a grant, and so its job's maps, after the caller has stopped waiting
 		o.job.Keys, o.job.Costs = maps.Clone(job.Keys), maps.Clone(job.Costs)
 		orders, places = append(orders, o), append(places, i)
 	}
@@ -114,7 +119,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 				}
 			}
 			if answer.Err == nil {
-				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn nonce is only for a lost answer
+				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn nonce serves only to find a lost answer
 			}
 			answers[places[i]] = answer
 		}

@@ -6,11 +6,12 @@ import "math"
 // and Jain 1989).
 const (
 	whole = 1000 // all units are served
-	keeps = 700  // what is kept of the share after a refusal that nothing explains
+	keeps = 700  // the part of the share that remains after a refusal that nothing else explains
 	step  = 100  // how much the share grows, at most once in the shortest window
 )
 
-// How long a refusal closes its scope key if the upstream does not say, in us. Each refusal that follows doubles it.
+// How long a refusal closes its scope key if the upstream does not say, in us: at first, and at most. Each further
+// refusal doubles the time.
 const (
 	firstClosing = 1_000_000
 	mostClosing  = 300_000_000
@@ -19,8 +20,8 @@ const (
 // Report is what an upstream said.
 type Report struct {
 	Refused bool
-	Started int64 // when it was asked; 0: now
-	Wait    int64 // for how many us it asks to wait; 0: it does not say
+	Started int64 // when the request to the upstream was sent; 0: now
+	Wait    int64 // for how many us the upstream asks to wait; 0: it does not say
 	Floor   int64 // the smallest served share, in thousandths
 	Limits  []ReportedLimit
 }
@@ -29,7 +30,7 @@ type Report struct {
 type ReportedLimit struct {
 	Window    int64 // us; 0: the shortest
 	Units     int64
-	Remaining int64 // -1: it does not say
+	Remaining int64 // -1: the upstream does not say
 }
 
 // Report lets a scope key follow its upstream. It returns the served share of its limits before and after, in
@@ -59,8 +60,8 @@ func (l *Line) Report(now int64, settings Settings, name string, r Report) (befo
 	return before, is, paused
 }
 
-// said returns what the upstream says of limits that the key has, in their order, and the share of
-// them that it serves.
+// said returns what the upstream says of the key's limits, in their order, and the share of these limits that the
+// upstream serves.
 func (k *key) said(now int64, r Report) (said []ReportedLimit, ceiling int64) {
 	said, ceiling = make([]ReportedLimit, len(k.limits)), whole
 	for i := range said {
@@ -89,8 +90,8 @@ func (k *key) said(now int64, r Report) (said []ReportedLimit, ceiling int64) {
 	return said, ceiling
 }
 
-// enterDebts charges what other clients of the upstream have used, so that no more start than it says is left. It
-// reports whether they have used any.
+// enterDebts charges the units that other clients of the upstream have used, so that no more units start than the
+// upstream says remain. It reports whether other clients have used any.
 func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 	for i, reported := range said {
 		if reported.Remaining < 0 {
@@ -143,7 +144,8 @@ func (k *key) answered(now int64, r Report, before, ceiling int64) {
 	}
 }
 
-// shortest is its shortest window; its lease, or its shortest quota, if it has no windows; 0 if nothing limits it.
+// shortest returns the length of the key's shortest window; without windows, its lease or shortest quota; without
+// limits, 0.
 func (k *key) shortest() int64 {
 	shortest := int64(0)
 	for _, limit := range k.limits {

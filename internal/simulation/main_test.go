@@ -18,14 +18,14 @@ var (
 	seeds     = flag.Int("seeds", longtest.Of(8, 20), "how many seeds, one after the other")
 	arrive    = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
 	scheduled = flag.Float64("scheduled", 0.3,
-		"the part of the worlds that have quotas and opening hours, of those that may")
+		"of the worlds that may have quotas and opening hours, the part that has them")
 	advanced = flag.Float64("advanced", 0.3,
-		"the part of the worlds in which processes have advances, of those that may")
+		"of the worlds in which processes may have advances, the part in which they have")
 	on = flag.String("backend", "both",
-		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
+		"redis (a real one), miniredis, or both: seeds alternate; without a redis-server, all use miniredis")
 )
 
-// keysLive is the shortest life of the keys whose loss would matter.
+// keysLive is the shortest time to live of any key whose expiry would fail a run.
 const keysLive = 25 * time.Second
 
 func TestMain(m *testing.M) {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Input is what a person enters: texts, by the names of their fields. An empty text is the field's default.
+// Input is what a person enters: one text per field. An empty text stands for the field's default.
 //
-// Fields of each tenant are lists, such as "500, 20": the first number is the first tenant's, and so on; the last
-// number is that of all further tenants too.
+// A field "of each tenant" is a list, such as "500, 20": the first number is the first tenant's, and so on. The last
+// number also holds for all further tenants.
 type Input struct {
 	Global    string `json:"global"`     // the limits of all jobs, as throttle.ParseLimits takes them; default: none
 	Tenant    string `json:"tenant"`     // the limits of each tenant; default: none
@@ -57,7 +57,7 @@ func number(field, text string, otherwise, least, most int64) (int64, error) {
 // perTenant is a list with a value for each tenant.
 type perTenant[T any] []T
 
-// of returns the value of a tenant: the last one is that of all further tenants.
+// of returns the value of a tenant. The last value in the list holds for all further tenants too.
 func (l perTenant[T]) of(tenant int) T { return l[min(tenant, len(l)-1)] }
 
 // numbers reads a list of integers.
@@ -113,7 +113,7 @@ var layouts = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15
 // begin is when the first jobs come by default.
 const begin = "2026-12-01T09:00"
 
-// instant reads a time in UTC, in the years in which a throttle may live.
+// instant reads a time in UTC, from the years that a throttle supports.
 func instant(field, text string) (time.Time, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		text = begin
