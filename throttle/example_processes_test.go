@@ -15,7 +15,7 @@ import (
 // Processes that give their throttle the same name share its limits. Each has a Throttle
 // of its own, here two in one process.
 func ExampleNew_processes() {
-	server, err := miniredis.Run() // any Redis
+	server, err := miniredis.Run() // stands for any Redis
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,16 +14,16 @@ import (
 
 const (
 	noteEvery = time.Minute
-	noteTurn  = 50 * time.Second // no other process notes for this long: less than noteEvery
-	noteIdle  = 300              // after a reading no process reads the line for this many times its duration
+	noteTurn  = 50 * time.Second // for how long no other process notes the backlog; less than noteEvery
+	noteIdle  = 300              // after reading the line, no process reads it for this many times as long as that took
 )
 
 // noting is when this process next tries to note the backlog.
-type noting struct{ due atomic.Int64 } // Unix nanoseconds by the local clock; 0: not yet
+type noting struct{ due atomic.Int64 } // Unix nanoseconds by the local clock; 0: Redis has not answered yet
 
 // noteIfDue is called with each answer of Redis. A minute after the first answer, and once a minute
-// from then on, it notes the backlog unless another process does. It does so in a goroutine, as
-// publishIfDue does; an error is only logged.
+// from then on, it notes the backlog unless another process does. The work is done in a goroutine, as
+// in publishIfDue; an error is only logged.
 func (t *Throttle) noteIfDue(at time.Time) {
 	due := t.noting.due.Load()
 	if at.UnixNano() < due || t.now != nil {
@@ -34,7 +34,7 @@ func (t *Throttle) noteIfDue(at time.Time) {
 	}
 	t.sign.publishing.Go(func() {
 		if err := t.note(context.Background()); err != nil {
-			t.options.Logger.Debug("throttle: what waits could not be noted", zap.Error(err))
+			t.options.Logger.Debug("throttle: the backlog could not be noted", zap.Error(err))
 		}
 	})
 }
@@ -58,8 +58,8 @@ func (t *Throttle) note(ctx context.Context) error {
 	return t.redis.pushed(ctx, t.keys.prefix+"backlog", text, wire.MostBacklogs, wire.BacklogsKept)
 }
 
-// backlog reads how many jobs wait, and for how long the first has waited. If there are too many
-// lanes to read, jobs is negative.
+// backlog reads how many jobs wait in line, and how long the first of them has waited. If there are too many
+// lanes to read, jobs is wire.Uncounted.
 func (t *Throttle) backlog(ctx context.Context, now time.Time) (jobs int64, waited time.Duration, err error) {
 	r, err := lanes.Read(ctx, t.lanesScript())
 	if errors.Is(err, lanes.ErrTooMany) {

@@ -11,17 +11,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// A task without a retry left cannot be put back: asynq would archive it. It waits in its
-// handler, where its Timeout goes on; asynq's default is 30 minutes. A task of NewTask can always
-// be put back.
+// A task without a retry left cannot be put back: asynq would archive it. Such a task waits in its
+// handler, and the time it waits counts towards its Timeout (by asynq's default 30 minutes). A task of
+// NewTask can always be put back.
 
-// lastMoment is how long before the end of its context a task that has not begun is ended:
-// asynq ignores what a handler returns after that end.
+// lastMoment is how long before its context ends a task is ended that cannot start before then:
+// asynq ignores what a handler returns after the context has ended.
 const lastMoment = 100 * time.Millisecond
 
-// stay sleeps in the handler of a task that cannot be put back, not longer than until its job
-// expires. If the task's context ends before the delay is over, the task is ended at once, with
-// the reason.
+// stay sleeps in the handler of a task that cannot be put back, until the delay is over or the
+// job expires. If the task's context would end before the delay is over, stay ends the task at once
+// with an error that says why.
 func (s *Shaper) stay(ctx context.Context, a attempt, job throttle.Job, delay time.Duration) error {
 	delay = untilExpiry(job, delay)
 	deadline, has := ctx.Deadline()

@@ -20,12 +20,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestFullDomainHoldsNobodyUp sends 30 % of the jobs to one of five domains, which takes
-// 60 a minute as the others do: this domain is full long after the others are done. The jobs
-// of each other domain end when they would without the full domain. If the limit of all binds
-// as well, the other jobs together end no later than if that limit were lower by the units
-// that the full domain may take; earlier, if it takes less. Which domain is first then depends
-// on the order in which the jobs came, which differs from run to run.
+// TestFullDomainHoldsNobodyUp sends 30 % of the jobs to one of five domains. Each domain takes
+// 60 jobs a minute, so this domain is full long after the others are done. The jobs
+// of each other domain end when they would end without the full domain. If the global limit binds
+// as well, the other jobs together end no later than if the global limit were lower by the units
+// that the full domain may take; they end earlier if the full domain takes less. Which of the other domains
+// ends first then depends on the order in which the jobs came, which differs from run to run.
 func TestFullDomainHoldsNobodyUp(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 				}
 				for i, what := range []string{"p50", "p90", "last"} {
 					ratio := float64(ends[i]) / float64(without[domain][i])
-					t.Logf("%s %s after %s, without the full one %s: %.3f", domain, what, ends[i], without[domain][i], ratio)
+					t.Logf("%s %s after %s, without the full domain %s: %.3f", domain, what, ends[i], without[domain][i], ratio)
 					if most := longtest.Of(1.15, 1.05); ratio > most || ratio < row.earliest {
 						t.Errorf("%s: %s is %.3f of what it would be, want %.2f to %v", domain, what, ratio, row.earliest, most)
 					}
@@ -60,15 +60,15 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// together stands for all domains but the full one.
+// together is the name under which all domains but the full one are counted together.
 const together = "all others"
 
 // perDomain returns the p50, p90 and last start of the jobs of each domain but the full one, and
-// of all these jobs together; all is the limit that they share, a minute. In the first minute jobs
-// come evenly, others for the other domains and 60 for the full one; then all that are left, at once.
+// of all these jobs together. Its argument all is the global limit, in units a minute. In the first minute jobs
+// come evenly: as many as others says for the other domains, and 60 for the full one. Then all the rest come at once.
 func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[string][3]time.Duration {
 	t.Helper()
-	half := longtest.Of[int64](2, 1) // of all, by default
+	half := longtest.Of[int64](2, 1) // by default, half of all jobs and limits
 	jobs, all, others = jobs/int(half), all/half, others/half
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(all)}},
@@ -90,13 +90,13 @@ func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[str
 			task *asynq.Task
 		}
 		var arrivals []arrival
-		early := make(map[bool]int64) // of the full one, of others
+		early := make(map[bool]int64) // how many jobs of the full domain (true) and of the others have been drawn
 		for n := range jobs {
 			full := n%10 < 3
 			if full && !withFull {
 				continue
 			}
-			domain, rate := fmt.Sprintf("d%d", n%7%4), others // a bit more to three of the four
+			domain, rate := fmt.Sprintf("d%d", n%7%4), others // three of the four get a few more jobs
 			if full {
 				domain, rate = "full", 60/half
 			}
@@ -165,7 +165,7 @@ func TestFewJobsBesideAFlood(t *testing.T) {
 		})
 		return waits
 	}
-	flood := longtest.Of(1000, 2000) // lasts longer than this test
+	flood := longtest.Of(1000, 2000) // enough jobs to outlast this test
 	alone, beside := quiet(0), quiet(flood)
 	t.Logf("waits of the quiet tenant: alone p50 %s p99 %s, beside the flood p50 %s p99 %s",
 		percentile(alone, 0.5), percentile(alone, 0.99), percentile(beside, 0.5), percentile(beside, 0.99))
@@ -174,9 +174,8 @@ func TestFewJobsBesideAFlood(t *testing.T) {
 	}
 }
 
-// TestKilledProcess cuts one of two processes off in the middle, as kill -9 does,
-// with all the wake-ups that it holds. asynq recovers the tasks that it was running; the
-// other process brings the rest in time.
+// TestKilledProcess ends one of two processes in the middle of its work, as kill -9 does; the wake-ups that it
+// planned are lost. asynq recovers the tasks that the process was running; the other process wakes the rest in time.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(20, time.Second), func(t *testing.T, w *world) {
@@ -218,7 +217,7 @@ func TestKilledProcess(t *testing.T) {
 	})
 }
 
-// booked lists the tasks that have a slot, as the throttle's state says.
+// booked lists the tasks that have a slot according to the throttle's state in Redis.
 func (w *world) booked() []string {
 	w.t.Helper()
 	jobs, err := w.client.HGetAll(w.t.Context(), "thr:{world}:4:jobs").Result()

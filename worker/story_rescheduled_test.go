@@ -13,11 +13,11 @@ import (
 
 // TestRescheduledTaskKeepsItsTime: to give a task another time, a user of asynq must delete it and
 // enqueue it anew under its ID. The new task runs at its new time, not at the slot of the deleted
-// one, and the reservation of the deleted one holds no other task up.
+// task, and the reservation of the deleted task holds no other task up.
 func TestRescheduledTaskKeepsItsTime(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
-	const later = time.Minute // long beside the 10 s of a slot
+	const later = time.Minute // much later than the slot, which is in 10 s
 	byAsynq := func(w *world, task *asynq.Task, id string) {
 		w.send(task, asynq.TaskID(id), asynq.ProcessIn(later))
 	}
@@ -28,14 +28,14 @@ func TestRescheduledTaskKeepsItsTime(t *testing.T) {
 	}
 	putBack := func(w *world, id string) {
 		w.enqueue(2, "acme", 1, asynq.TaskID(id))
-		w.until("it is put back", time.Second, w.in(id, asynq.TaskStateRetry))
+		w.until("the task is put back", time.Second, w.in(id, asynq.TaskStateRetry))
 	}
 	planned := func(w *world, id string) {
 		task := worker.NewTask("mail", nil, headers("acme", 1))
 		if _, err := w.newClient().Enqueue(w.t.Context(), task, asynq.TaskID(id)); err != nil {
 			w.t.Fatal(err)
 		}
-		w.until("it is planned", time.Second, w.in(id, asynq.TaskStateScheduled))
+		w.until("the task is planned", time.Second, w.in(id, asynq.TaskStateScheduled))
 	}
 	rows := map[string]struct {
 		place func(w *world, id string)
@@ -70,11 +70,11 @@ func TestRescheduledTaskKeepsItsTime(t *testing.T) {
 					other := w.enqueue(3, "acme", 1)
 					w.until("another has run", 25*time.Second, func() bool { return w.ran(other) == 1 })
 					if w.ran(id) == 1 {
-						t.Fatalf("it ran after %s, want %s", w.startOf(id)-again.Sub(w.began), later)
+						t.Fatalf("the new task ran after %s, want %s", w.startOf(id)-again.Sub(w.began), later)
 					}
 					w.drained(3, later+time.Minute)
 					if got := w.startOf(id) - again.Sub(w.began); got < later-time.Second || got > later+12*time.Second {
-						t.Errorf("it ran after %s, want %s", got, later)
+						t.Errorf("the new task ran after %s, want %s", got, later)
 					}
 					w.checked(3)
 				})

@@ -19,8 +19,7 @@ import (
 // ownRedis are the servers of most cases: asynq has another Redis, which no fault strikes.
 const ownRedis = "the throttle's own Redis"
 
-// TestRestartWithEmptyData_F05 kills Redis and starts it again, without data and
-// scripts.
+// TestRestartWithEmptyData_F05 kills Redis and starts it again, empty: its data and scripts are gone.
 func TestRestartWithEmptyData_F05(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
@@ -59,7 +58,7 @@ func TestScriptsFlushed_F06(t *testing.T) {
 	}
 }
 
-// TestStaleReplica_F09 promotes a replica that has missed the last charges: it is cut
+// TestStaleReplica_F09 promotes a replica that has missed the last charges: the replica is cut
 // off, the primary goes on for a while, and then all clients are sent to the replica.
 func TestStaleReplica_F09(t *testing.T) {
 	t.Parallel()
@@ -81,7 +80,7 @@ func TestStaleReplica_F09(t *testing.T) {
 	replica.Promote()
 	missed := d.begun()
 	d.until("charges are missed", time.Minute, func() bool { return d.begun() > missed+int(units)/2 })
-	var cut time.Time // the primary makes no later decision
+	var cut time.Time // when the primary made its last decision
 	lost := 0
 	direct := primary.Client(t)
 	f := d.lose(func() {
@@ -91,7 +90,7 @@ func TestStaleReplica_F09(t *testing.T) {
 		serving.Store(replica.Addr)
 		primary.Stop()
 	})
-	d.last(2 * worker.DefaultMaxWait) // until all jobs that it granted have begun
+	d.last(2 * worker.DefaultMaxWait) // until all jobs that the primary granted have begun
 	for _, s := range d.all() {
 		if s.Decided.Before(cut) {
 			lost++
@@ -114,8 +113,8 @@ func keysOf(t *testing.T, client *redis.Client, match string) map[string]string 
 	return keys
 }
 
-// TestOtherVersionsSideBySide_F22 puts keys of an older and of a newer layout under the same
-// name: they stay as they are.
+// TestOtherVersionsSideBySide_F22 adds keys of an older and of a newer layout of the same throttle: its processes
+// leave these keys unchanged.
 func TestOtherVersionsSideBySide_F22(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
@@ -146,7 +145,7 @@ func TestOtherVersionsSideBySide_F22(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F22", Done: "keys of layouts 3 and 5 under the same name",
 		Servers: ownRedis}, allowance{})
 	if after := dump(); len(before) == 0 || !maps.Equal(before, after) {
-		t.Errorf("of %d keys of other layouts %d are there, or they have changed", len(before), len(after))
+		t.Errorf("of %d keys of other layouts, %d are left, or their values have changed", len(before), len(after))
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Run tests a subject against the contract: timelines of calls, each with its answer.
-// It calls newSubject for each timeline; newSubject returns an empty throttle with these
-// scopes and options. The timelines run in parallel.
+// Run tests a subject against the contract, which consists of timelines of calls and their expected answers.
+// It calls newSubject for each timeline; newSubject returns an empty throttle with the
+// scopes and options that it is given. The timelines run in parallel.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	all, err := allTimelines()
@@ -34,7 +34,7 @@ func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, op
 // farthest is a lookahead within which all jobs are booked, so that none waits in line.
 const farthest = 400 * 24 * time.Hour
 
-// play makes the calls of a timeline, and returns what was wrong, by file and line.
+// play makes the calls of a timeline. It returns the unexpected answers, each with the file and line of its step.
 func (t timeline) play(subject Subject) (wrong []string) {
 	p := &playing{Subject: subject, grants: make(map[string]throttle.Reservation)}
 	for _, s := range t.steps {
@@ -45,8 +45,8 @@ func (t timeline) play(subject Subject) (wrong []string) {
 	return wrong
 }
 
-// playing is the subject of a timeline and the grants it has made: by job and nonce, and
-// the last by job.
+// playing is the subject of a timeline and the grants it has made. A grant is found by its job and nonce; the
+// job alone finds its last grant.
 type playing struct {
 	Subject
 	grants map[string]throttle.Reservation
@@ -60,7 +60,7 @@ func (p *playing) job(s step) throttle.Job {
 	return s.job
 }
 
-// reserve keeps the grants.
+// reserve reserves for a step's job, and keeps the grant if there is one.
 func (p *playing) reserve(s step) (throttle.Reservation, error) {
 	job := p.job(s)
 	r, err := p.Reserve(s.at, job)
@@ -77,13 +77,13 @@ func (p *playing) grant(s step) throttle.Reservation {
 
 // call is what a step can ask of a subject.
 type call struct {
-	about string                              // what stands behind its name
+	about string                              // what follows the call's name: aJob, someJobs, aScope or nothing
 	words string                              // the names of the words it takes
-	set   func(s *step, setting string) error // reads what stands behind the colon; nil: nothing does
+	set   func(s *step, setting string) error // reads the setting after the colon; nil: the call takes no setting
 	play  func(p *playing, s step) string     // makes the call and writes its answer down
 }
 
-// What a call is about, beside nothing.
+// What a call is about, if it is about anything.
 const (
 	aJob     = "job"
 	someJobs = "jobs"
@@ -152,7 +152,7 @@ var calls = map[string]call{
 		return setText(p.SetLimits(s.at, s.scope, s.key, s.limits, s.until))
 	}},
 	"mode": {about: aScope, words: "until", set: setMode, play: func(p *playing, s step) string {
-		scope := strings.TrimPrefix(s.scope, "throttle") // the mode of all has no scope
+		scope := strings.TrimPrefix(s.scope, "throttle") // SetMode takes "" for all scopes
 		if s.configured {
 			return setText(p.ResetMode(s.at, scope))
 		}
@@ -160,7 +160,7 @@ var calls = map[string]call{
 	}},
 }
 
-// configured is the setting of who takes back what was set.
+// configured is the setting of a step that takes back an earlier setting.
 const configured = "configured"
 
 func setLimits(s *step, setting string) (err error) {

@@ -1,5 +1,5 @@
-// Package crawl says what became of a crawl. A Ledger keeps account while the crawler runs;
-// its Report compares the account with the servers' access log: what was fetched, and whether
+// Package crawl reports how a crawl went. A Ledger records requests while the crawler runs. Its
+// Report compares this record with the servers' access log: which pages were fetched, and whether
 // every limit, pause and robots.txt was kept.
 package crawl
 
@@ -24,10 +24,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// mendEvery is how often a run looks after turns that were lost.
+// mendEvery is how often a run looks for turns that were lost.
 const mendEvery = 5 * time.Second
 
-// Ledger keeps account of the requests of a crawl. It is safe for concurrent use.
+// Ledger records the requests of a crawl. It is safe for concurrent use.
 type Ledger struct {
 	program             *rig.Program
 	seeds               *SeedList
@@ -48,12 +48,12 @@ func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, 
 		connections: connections}
 }
 
-// Begin notes that a run begins now, whose tasks a shaper shapes.
+// Begin notes that a run begins now, and the shaper of its tasks.
 func (l *Ledger) Begin(shaper *worker.Shaper) { l.began, l.shaper = time.Now(), shaper }
 
 // Visited notes a request for u, sent at an instant of the local clock, and its answer,
-// which is nil if there was none. settled is how many kilobytes it was charged in the end;
-// rules is set for a robots.txt.
+// which is nil if there was none. settled is how many kilobytes the request was charged in the end;
+// rules is true if the request was for a robots.txt.
 func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool,
 	sent time.Time, a *fetch.Answer) {
 	l.visits.Add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
@@ -62,7 +62,7 @@ func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservat
 	}
 }
 
-// Wait shows the progress until all pages have ended, or ctx has.
+// Wait shows the progress until all pages have ended or ctx has ended.
 func (l *Ledger) Wait(ctx context.Context) error {
 	defer l.program.Progress.Finish()
 	return account.Watch{Show: l.show, Look: l.mend, Every: mendEvery}.Wait(ctx)
@@ -70,7 +70,7 @@ func (l *Ledger) Wait(ctx context.Context) error {
 
 func (l *Ledger) mend(ctx context.Context) (over bool) {
 	if err := l.walk.Mend(ctx); err != nil {
-		l.program.Log.Warn("crawler: turns could not be looked after", zap.Error(err))
+		l.program.Log.Warn("crawler: lost turns could not be looked for", zap.Error(err))
 	}
 	return false
 }
@@ -124,7 +124,7 @@ func (l *Ledger) result(ctx context.Context) (Result, error) {
 	return r, err
 }
 
-// robotsViolations counts the requests in the client's own log that a host's
+// robotsViolations counts the requests in the client's own log that their host's
 // robots.txt forbids.
 func (l *Ledger) robotsViolations(ctx context.Context, accesses []site.Access) (int, error) {
 	violations := 0
@@ -150,7 +150,7 @@ func (l *Ledger) robotsViolations(ctx context.Context, accesses []site.Access) (
 }
 
 // rulesElsewhere returns the hosts whose robots.txt another run or process has requested, even
-// if it only learned that the robots.txt has moved.
+// if the answer was only that the robots.txt has moved.
 func (r Result) rulesElsewhere() map[string]bool {
 	here := make(map[string]bool)
 	for _, a := range r.Accesses {
@@ -169,14 +169,14 @@ func (r Result) rulesElsewhere() map[string]bool {
 	return hosts
 }
 
-// Report is the summary of a run, and what it was made of.
+// Report is the summary of a run, with the result that it summarizes.
 type Report struct {
 	Summary
 	of Result
 }
 
-// Report says what became of the pages of a run, which may have failed. A run whose context
-// has ended was interrupted. The error is why it failed, or what could not be read.
+// Report reports what became of the pages of a run. The argument failed is why the run failed, if it did. A run
+// whose context has ended was interrupted. The error is why the run failed, or what could not be read.
 func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 	if ctx.Err() != nil {
 		failed = nil // the report says so
@@ -189,7 +189,7 @@ func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 	return &Report{s, r}, err
 }
 
-// Raw is what the report was made of.
+// Raw returns the result from which the report was made.
 func (r *Report) Raw() Result { return r.of }
 
 // Well reports whether every page that was found has ended, and no limit, rule or pause

@@ -53,8 +53,8 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// F67: a body is cut at its bounds, whatever the server says about it, and what was
-// sent is what counts.
+// F67: a body is cut at its bounds, whatever length the server states, and the bytes that the
+// server really sent are counted.
 func TestFetchKeepsToItsBounds(t *testing.T) {
 	t.Parallel()
 	const bound = 20_000
@@ -65,7 +65,7 @@ func TestFetchKeepsToItsBounds(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		part    bool
-		body    int // bytes that are read of it, decoded
+		body    int // how many bytes of the body are read, decoded
 		cut     bool
 		huge    bool
 		sent    int64 // at least
@@ -116,7 +116,7 @@ func TestFetchKeepsToItsBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.name == "a byte more" || row.name == "endless" {
-				row.body = len(a.Body) // as far as it came
+				row.body = len(a.Body) // where the body was cut, which may differ
 			}
 			if len(a.Body) != row.body || a.Cut != row.cut || a.Huge != row.huge {
 				t.Errorf("got %d bytes, cut %v, huge %v; want %d, %v, %v", len(a.Body), a.Cut, a.Huge, row.body, row.cut, row.huge)
@@ -191,7 +191,7 @@ func TestFetchSaysWhoItIsAndWhatItHas(t *testing.T) {
 	a, err := f.Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{ETag: `"1"`, Modified: "then"},
 		Bounds{Sent: 10, Unpacked: 10})
 	if err != nil || a.Status != http.StatusFound || a.Location() != "/elsewhere" {
-		t.Errorf("got %+v, %v: a redirect is not to be followed here", a, err)
+		t.Errorf("got %+v, %v: Fetch must not follow a redirect", a, err)
 	}
 	if ConditionOf(a).ETag != `"2"` {
 		t.Errorf("got %+v", ConditionOf(a))
