@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The most that one pull does: a few milliseconds of Redis' time.
+// How many jobs one pull books, and looks at, at most. It takes a few milliseconds of Redis' time.
 const (
 	mostBookings = 50
 	mostLooks    = 200
@@ -24,22 +24,22 @@ func (t *Throttle) Driver() Driver { return Driver{t} }
 type Pulled struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Booked are jobs that have just been given their slot, which is their Start, or were planned
-	// for it (Job.Plan). Call Reserve for each at its slot. Only the ID and the Keys of a job
-	// are known; of a very long key only the hash, which begins with ~.
+	// Booked are the jobs that this pull has booked, and the jobs that were planned for about now
+	// (Job.Plan). The slot of a job is its Start: call Reserve for the job then. Only the ID and the
+	// Keys of a job are known; of a very long key, only the hash is known, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
 	// process that should have delivered them may have died. Their units no longer count.
-	// Overdue are also waiting jobs that weigh more than a limit that was set since: Reserve
-	// for such a job says which limit. Both are reported again, ever less often, for ten
-	// minutes, until they come or leave.
+	// Waiting jobs are overdue too if they weigh more than a limit that was set after they came:
+	// Reserve for such a job says which limit. An overdue job is reported again, ever less often, for
+	// ten minutes, until it comes or leaves.
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
 	Next time.Time
 	// Full is true if the pull has done as much as one pull may: more may be due.
 	Full bool
-	// Held says of each job that has ended whether it occupied its places until now, as Done
-	// does.
+	// Held reports, for each ended job that Pull was given, whether the job occupied its places
+	// until now; Done reports the same.
 	Held []bool
 }
 
@@ -47,11 +47,11 @@ type Pulled struct {
 // and returns them with the jobs that were planned for about now, at most 50. Call it at the time
 // of Due, at most every 50 to 100 ms, or sooner after a full pull.
 //
-// The places of granted jobs that have ended are given back first, as by Done, so that the jobs
-// that get them next are among the booked.
+// Pull first gives back the places of the granted jobs that have ended, as Done does. The jobs that
+// get these places next are among the booked jobs.
 //
-// It blocks for one round trip, and for one more for each 64 jobs that have ended. It fails as
-// Done does; the ended jobs may be passed again then. If its answer is lost, a later pull
+// Pull blocks for one round trip, and for one more for each 64 jobs that have ended. It fails as
+// Done does; the ended jobs may be passed again then. If the answer of a pull is lost, a later pull
 // returns the booked jobs as overdue.
 func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
 	if ctx == nil {
@@ -89,23 +89,23 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 // about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
-// Release turns a grant whose start is still ahead back into a booking, a microsecond after that start, for a
-// caller that has to stop before: when the job asks again, it has that slot. Release returns
-// false if the start is past or the grant was settled; the charge then stays. It blocks for one
-// round trip and fails as Reserve does, without fallback.
+// Release turns a grant whose start is still ahead back into a booking, for a caller that has to stop before the
+// start. The slot of the booking is a microsecond after the start of the grant; the job has this slot when it asks
+// again. Release returns false if the start is past or the grant was settled; the charge then stays. Release blocks
+// for one round trip and fails as Reserve does, without fallback.
 func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
 	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
 }
 
-// Started says that a granted job begins now, and when its answer arrived by the local clock. The
-// Observer receives how late the job is; Check reports jobs that are later than a margin. It does
+// Started reports that a granted job begins now; answered is when its grant arrived, by the local clock. The
+// Observer receives how late the job is; Check reports jobs that are later than a margin. Started does
 // not block.
 func (d Driver) Started(granted Reservation, answered time.Time) {
 	d.throttle.started(granted, answered)
 }
 
-// started tells the Observer, and counts for what the process publishes, that a granted job whose
-// answer arrived at the time answered begins now.
+// started reports to the Observer that a granted job begins now, whose grant arrived at the time answered. It also
+// adds the job's delay to the delays that this process publishes.
 func (t *Throttle) started(granted Reservation, answered time.Time) {
 	delay := max(0, time.Since(answered)-granted.Delay())
 	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {

@@ -15,7 +15,7 @@ import (
 
 // A new IP address is warmed up: 50 mails on the first day, twice as many on each day after it.
 func ExampleRamp() {
-	server, err := miniredis.Run() // any Redis
+	server, err := miniredis.Run() // stands for any Redis
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestUsageAndCountRefuse: the error names a wrong scope or interval.
+// TestUsageAndCountRefuse: Usage and Count refuse a wrong scope, key or interval with an error that names it.
 func TestUsageAndCountRefuse(t *testing.T) {
 	t.Parallel()
 	scopes := append(tenantAndGlobal(throttle.PerMinute(5), throttle.PerHour(5)),

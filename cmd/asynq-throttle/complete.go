@@ -45,7 +45,7 @@ func (p *program) completeScope(cmd *cobra.Command, args []string, typed string)
 	return printable(names), cobra.ShellCompDirectiveNoFileComp
 }
 
-// printable are names as a shell may show them.
+// printable returns the names in a form that a shell may show.
 func printable(names []string) []string {
 	for i, name := range names {
 		names[i] = view.Printable(name)

@@ -1,7 +1,7 @@
 -- How long the line of each scope key is: the jobs and the units of all counted records. A job's first record is
--- counted if its process bounds any line; its later records are as the first was.
+-- counted if its process bounds any line; its later records are counted if the first one was.
 -- uses: records
-local ALL = '*' -- a field beside scope keys: how many records are counted in all
+local ALL = '*' -- the field beside those of scope keys: the number of all counted records
 local lengths = prefix .. 'waiting'
 
 -- The costs and the lane of a counted record; nil for other records.
@@ -24,8 +24,8 @@ local function fields_of(text)
   return fields
 end
 
--- The lengths of fields, ALL the first of them, and whether records were lost: then fewer jobs have one than are
--- counted, and all lengths begin anew.
+-- The lengths of fields, of which ALL is the first, and whether records were lost. If fewer jobs have a record than
+-- are counted, records were lost, and all lengths begin anew.
 local function read_lengths(fields)
   local found = call('HMGET', lengths, unpack(fields))
   for i = 1, #fields do
@@ -56,7 +56,7 @@ local function count(costs_text, text, sign)
   expire(lengths)
 end
 
--- Gives a job a record in place of the one before, nil for none.
+-- Replaces the record of a job. before, record: its old and its new record, nil for none.
 local function note(id, before, record)
   local costs_text, text = counted_terms(before or '')
   local new_costs_text, new_text = counted_terms(record or '')

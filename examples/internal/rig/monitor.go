@@ -19,11 +19,11 @@ import (
 // Monitor collects the metrics of a run, and serves them to Prometheus if asked to.
 type Monitor struct {
 	Collector *metrics.Collector
-	server    *http.Server // nil: they are not served
+	server    *http.Server // nil: the metrics are not served
 }
 
-// ServeMetrics serves /metrics at addr until Close, and says where; nothing is served
-// if addr is empty.
+// ServeMetrics serves /metrics at addr until Close, and prints the URL. If addr is empty, it
+// serves nothing.
 func (p *Program) ServeMetrics(ctx context.Context, addr string) (*Monitor, error) {
 	collector, err := metrics.New(nil)
 	if err != nil || addr == "" {
@@ -44,7 +44,7 @@ func (p *Program) ServeMetrics(ctx context.Context, addr string) (*Monitor, erro
 	return m, nil
 }
 
-// Watch has a throttle's used ratios served.
+// Watch adds a throttle's used ratios to the metrics, if they are served.
 func (m *Monitor) Watch(th *throttle.Throttle) {
 	if m.server != nil {
 		m.Collector.Watch(inspect.New(th))

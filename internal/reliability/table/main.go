@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// write puts the rows in the one file into the other.
+// write puts the rows of the file at rowsPath into the document.
 func write(rowsPath, documentPath string) error {
 	file, err := os.Open(rowsPath)
 	if err != nil {
@@ -39,5 +39,5 @@ func write(rowsPath, documentPath string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(documentPath, []byte(text), 0o600) // it is there and keeps its mode
+	return os.WriteFile(documentPath, []byte(text), 0o600) // the document exists and keeps its mode
 }

@@ -1,7 +1,6 @@
-// Package completion says what became of the prompts of a run. A Ledger keeps account while
-// the workers answer them; its Report compares the account with the provider's record: how
-// long an answer took, how much of what the provider serves was used, and whether every limit
-// and budget was kept.
+// Package completion reports what became of the prompts of a run. A Ledger records the prompts while
+// the workers answer them. Its Report compares this record with the provider's: how long an answer
+// took, how much of the provider's capacity was used, and whether every limit and budget was kept.
 package completion
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// lookEvery is how often a run finds out whether all that is left waits for tomorrow.
+// lookEvery is how often a run checks whether all prompts that are left wait for tomorrow.
 const lookEvery = time.Second
 
-// later: a job that starts no sooner than this waits for tomorrow's budget.
+// later is from how far ahead of its start a job counts as waiting for tomorrow's budget.
 const later = time.Hour
 
 // Run describes a run.
@@ -37,7 +36,7 @@ type Run struct {
 	Window   time.Duration // of the provider's limits
 }
 
-// Ledger keeps account of the prompts of a run. It is safe for concurrent use, except for
+// Ledger records the prompts of a run. It is safe for concurrent use, except for
 // Resume, Watch and Begin.
 type Ledger struct {
 	Run
@@ -49,9 +48,9 @@ type Ledger struct {
 	outcomes outcomes
 	grants   *grants
 	began    time.Time
-	spent    map[string]int64 // of each budget, before this run
+	spent    map[string]int64 // tokens of each customer's budget that were used before this run
 
-	interrupted, tomorrow bool // how it ended
+	interrupted, tomorrow bool // how the run ended: its context did, or all prompts left wait for tomorrow
 }
 
 // New returns an empty ledger.
@@ -101,7 +100,7 @@ func (l *Ledger) Begin(ctx context.Context) (time.Time, error) {
 	return l.began, err
 }
 
-// budgets returns how many tokens of each customer's budget are used, by the throttle's account.
+// budgets returns how many tokens of each customer's budget are used, according to the throttle.
 func (l *Ledger) budgets(ctx context.Context) (map[string]int64, error) {
 	used := make(map[string]int64)
 	for _, p := range l.Prompts {
@@ -162,16 +161,16 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// Settled notes the use that the provider named to the handler of ctx, when the handler began
-// to settle its charge, and whether settling failed.
+// Settled notes, for the handler whose context is ctx, how many tokens the provider reported, when the handler
+// began to settle its charge, and whether settling failed.
 func (l *Ledger) Settled(ctx context.Context, used chat.Usage, began time.Time, failed error) {
 	if number, ok := ctx.Value(grantKey{}).(int); ok {
 		l.grants.settle(number, used, began.Add(l.program.Offset), failed == nil)
 	}
 }
 
-// HandleError implements asynq.ErrorHandler. asynq calls it for every failed attempt,
-// without the throttle's put-backs. It ends the prompts that get no other attempt.
+// HandleError implements asynq.ErrorHandler. asynq calls it for every failed attempt, but not
+// when the throttle puts a task back. HandleError ends the prompts that get no further attempt.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 	p, unreadable := prompt.Read(task.Payload())
 	if unreadable == nil && account.IsLast(ctx, err) {
@@ -180,7 +179,7 @@ func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 }
 
 // Wait shows the progress until all prompts have ended, all that are left wait for
-// tomorrow, ctx has ended, or the enqueuing failed. Enqueued gets what became of that.
+// tomorrow, ctx has ended, or the enqueuing failed. The channel enqueued receives the result of the enqueuing.
 func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) error {
 	defer l.program.Progress.Finish()
 	err := account.Watch{
@@ -194,8 +193,8 @@ func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) error {
 	return err
 }
 
-// waitsForTomorrow reports whether none of the prompts that are left will start soon. While a
-// handler runs, it may still give something back.
+// waitsForTomorrow reports whether none of the prompts that are left will start soon. While any
+// handler runs, the answer is no: its settlement may still give units back.
 func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
 	if l.grants.running() > 0 {
 		return false

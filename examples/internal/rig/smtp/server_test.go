@@ -60,7 +60,7 @@ func TestSMTPServerFollowsItsScript(t *testing.T) {
 	}
 }
 
-// A busy domain refuses everybody until it opens again, and SMTPWait understands it.
+// A busy domain refuses everybody until it opens again, and SMTPWait understands the refusals.
 func TestSMTPServerClosesADomain(t *testing.T) {
 	t.Parallel()
 	kept, m := startMail(t)
@@ -193,7 +193,7 @@ func TestBundledCampaignFollowsTheScript(t *testing.T) {
 	}
 }
 
-// Whatever a campaign may hold can be composed.
+// Every mail that a campaign may hold can be composed.
 func FuzzCompose(f *testing.F) {
 	f.Add("id,at,tenant,from,to,subject,body\nm1,0s,acme,me@acme.example,ada@hill.example,Hi,Text\n")
 	f.Add("id,tenant,from,to,subject\n1,a,b@c,d@e f@e,g\n")
