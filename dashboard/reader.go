@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// The bounds of one reading.
+// How much one reading reads, at most.
 const (
 	mostRows      = 12              // scope keys that the overview shows
 	mostOpen      = 8               // scope keys that are open in browsers, in turns
@@ -23,14 +23,14 @@ const (
 	processed     = 5 * time.Second // how long the seldom changing state is reused
 )
 
-// reader reads Redis. It keeps no state: each reading receives the board before.
+// reader reads Redis. It keeps no state: each reading is given the board of the last one.
 type reader struct {
 	name   string
 	client redis.UniversalClient
 	stats  func() worker.Stats
 }
 
-// read reads what is due. If Redis does not answer, read returns the board before with the error.
+// read reads what is due. If Redis does not answer, read returns the last board with the error.
 func (r *reader) read(ctx context.Context, l order) *board {
 	b := &board{keys: make(map[scopeKey]*standing), drawn: new(drawn)}
 	if l.before != nil {
@@ -133,7 +133,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 }
 
 // readSets reads the settings. If Redis has so many keys that this takes too long, readSets returns
-// the earlier settings, which may be unknown: the pages have other things to show.
+// the earlier settings, which may be unknown: the rest of the pages should not wait for the settings.
 func readSets(ctx context.Context, th *inspect.Inspector, before view.Sets, changes []inspect.Change) view.Sets {
 	ctx, cancel := context.WithTimeout(ctx, settingsPatience)
 	defer cancel()
@@ -203,9 +203,9 @@ func (b *board) readHistories(ctx context.Context, open []scopeKey) error {
 	return nil
 }
 
-// choose returns the scope keys that the overview shows: Global, the paused ones, those under which
-// the most jobs wait, those of the flows that wait longest, and those in use that were shown
-// before.
+// choose returns the scope keys that the overview shows: Global, the paused keys, the keys under which
+// the most jobs wait, the keys of the flows that have waited longest, and the keys in use that the last
+// overview showed.
 func (b *board) choose(before map[scopeKey]*standing) []scopeKey {
 	var rows []scopeKey
 	add := func(key scopeKey) {

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// A day of quota in a test without Redis and without waiting: the model is told the
-// time. Check then counts what started, whatever a throttle says of itself.
+// A test without Redis and without waiting: the model is given the time with each call.
+// Check then counts the units that started in each window, independently of the throttle.
 func Example_model() {
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(10)}}}
 	model := throttletest.NewModel(scopes, throttle.Options{Lookahead: 24 * time.Hour})

@@ -12,9 +12,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPropertyQuotaClockChanges: Redis' clock steps over edges, back and forth. In no period of the clock do more units
-// start than the quota has, and as many again for each time that the clock comes back to the period after it was later.
-// Hours beside it close at the same edge: no start lies outside of them, whatever the clock does.
+// TestPropertyQuotaClockChanges: Redis' clock steps over edges, back and forth. In each period, at most the quota's
+// units start; for each time that the clock comes back to the period from a later one, as many again may start.
+// The scope also has hours, which close at the same edge: no job starts outside of them, whatever the clock does.
 func TestPropertyQuotaClockChanges(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -22,7 +22,7 @@ func TestPropertyQuotaClockChanges(t *testing.T) {
 	})
 }
 
-// quotaClock is such a history, under a quota whose periods begin at 9 o'clock in UTC.
+// quotaClock is a history of jobs and steps of the clock, under a quota whose periods begin at 9 o'clock in UTC.
 type quotaClock struct {
 	quota   int64
 	hours   string // empty: always open
@@ -35,7 +35,7 @@ type quotaClock struct {
 	waiting []throttle.Job
 }
 
-// periodAt is the period of an instant, counted from dawn's.
+// periodAt is the number of the period in which an instant lies; dawn lies in period 0.
 func periodAt(at time.Time) int { return int(at.Sub(dawn.Add(-23*time.Hour)) / day) }
 
 func newQuotaClock(t *rapid.T, client *redis.Client) *quotaClock {
@@ -86,7 +86,7 @@ func (c *quotaClock) play(t *rapid.T) {
 		"arrive ": c.arrive,
 		"again": func(t *rapid.T) {
 			if len(c.waiting) == 0 {
-				t.Skip("nobody waits")
+				t.Skip("no job waits")
 			}
 			job := c.waiting[0]
 			c.waiting = c.waiting[1:]

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestServe: the pages are served until the command is interrupted, and change nothing
-// unless they may; then to the one browser that came first with the printed address.
+// TestServe: the pages are served until the command is interrupted. They change nothing without
+// --changes. With it, they are served only to the browser that first asked for the printed address.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -74,7 +74,7 @@ func browserOf(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar}
 }
 
-// visited is the page of an address that was asked for.
+// visited asks for an address, checks the status of the answer and returns the page.
 func visited(t *testing.T, browser *http.Client, address string, status int) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)

@@ -18,14 +18,14 @@ import (
 // keyVariable is the environment variable with the key of a real provider.
 const keyVariable = "LLM_API_KEY"
 
-// The lengths of windows. The bundled provider is a real one at fifteen times its speed:
-// its windows last four seconds in place of a minute, and it answers as much faster.
+// The lengths of windows. The bundled provider behaves like a real one at fifteen times the speed:
+// its windows last four seconds instead of a minute, and its answers take a fifteenth of the time.
 const (
 	realWindow    = time.Minute
 	bundledWindow = 4 * time.Second
 )
 
-// Bounds of what the command line asks for.
+// The least and the greatest values of flags.
 const (
 	maxJobs      = 100_000
 	maxCustomers = 1000
@@ -40,17 +40,17 @@ const (
 	arriveFor     = 6.5
 )
 
-// options are the flags of this example; the rig has those of all examples.
+// options are the flags of this example; package rig has the flags that all examples share.
 type options struct {
 	prompt.Work
-	baseURL  string // of a real provider; empty for the one inside
-	key      string // for it
+	baseURL  string // of a real provider; empty for the bundled one
+	key      string // of the real provider
 	model    string
 	window   time.Duration // of the provider's limits
 	requests int64         // of the model, in any window
 	tokens   int64         // of the model, in any window
 	budget   int64         // tokens of a customer in a day
-	incident float64       // the part of its limits that the provider inside serves during it
+	incident float64       // the part of its limits that the bundled provider serves during an incident
 	mode     throttle.Mode // of the throttle
 }
 
@@ -65,16 +65,16 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.Uint64Var(&o.Seed, "seed", 1, "what prompts and bundled answers are drawn from")
 	flags.StringVar(&o.baseURL, "base-url", "",
 		"`URL` of a real provider, such as https://api.openai.com/v1, with the key in "+keyVariable+
-			" (default: one inside the process)")
-	flags.StringVar(&o.model, "model", "parrot-1", "which `model` to ask")
-	flags.DurationVar(&o.window, "window", 0, "of the provider's limits (default 4s; with -base-url 1m)")
+			" (default: the bundled provider, inside the process)")
+	flags.StringVar(&o.model, "model", "parrot-1", "name of the `model` to ask")
+	flags.DurationVar(&o.window, "window", 0, "length of the provider's windows (default 4s; with -base-url 1m)")
 	flags.Int64Var(&o.requests, "requests", 60, "how many requests the provider serves in a window")
 	flags.Int64Var(&o.tokens, "tokens", 30_000, "how many tokens the provider serves in a window")
 	flags.Int64Var(&o.budget, "budget", 45_000, "how many tokens a customer may use in a day")
 	flags.Float64Var(&o.incident, "incident", 0.6,
-		"the `part` of its limits that the provider inside serves during an incident, from 2.5 to 5.5 windows; 1 for none")
+		"the `part` of its limits that the bundled provider serves during an incident, from 2.5 to 5.5 windows; 1 for none")
 	flags.TextVar(&o.mode, "mode", throttle.Enforce,
-		"of the throttle: `enforce`, shadow (it counts but holds nothing) or off, to see what happens without it")
+		"of the throttle: `enforce`, shadow (it counts but delays nothing) or off, to see a run without the throttle")
 	if err := p.Parse(flags, args); err != nil {
 		return o, err
 	}
@@ -85,7 +85,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	return o, err
 }
 
-// setWindow sets the window's length unless it was given, and what depends on it.
+// setWindow sets the window's length unless a flag gave it, and then the options that depend on it.
 func (o *options) setWindow(given bool) {
 	switch {
 	case given:
@@ -115,7 +115,7 @@ func (o *options) check() error {
 	return errors.Join(o.checkURL(), o.checkHeaviest())
 }
 
-// checkURL refuses a URL without repeating it: it may have a secret in it.
+// checkURL refuses a wrong URL with an error that does not repeat the URL, which may contain a secret.
 func (o *options) checkURL() error {
 	u, err := url.Parse(o.baseURL)
 	if o.baseURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil) {
@@ -140,7 +140,7 @@ func (o *options) checkHeaviest() error {
 }
 
 // bundled describes the bundled provider. A provider with windows of a minute takes 0.4 s to
-// the first token and makes 50 tokens a second; with shorter windows it is as much faster.
+// the first token and makes 50 tokens a second; with windows of a tenth of that, it is ten times as fast.
 func (o *options) bundled() provider.Options {
 	pace := float64(o.window) / float64(realWindow)
 	return provider.Options{

@@ -17,20 +17,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// Explanation is what is known of a job and of its task, if the job is asynq's.
+// Explanation is what is known of a job; if the job is a task of asynq, also of the task.
 type Explanation struct {
 	Throttle string    `json:"throttle"`
 	Job      string    `json:"job"`
 	Now      time.Time `json:"now"`
 	// State is booked, waiting, overdue (the job did not come to its slot) or unknown.
 	State string `json:"state"`
-	// Why describes why the job does not run, and Until when that ends; zero if unknown. Help
-	// describes what would let the job start sooner; empty if nothing does.
+	// Why describes why the job does not run. Until is when this reason ends; zero if unknown. Help
+	// describes what would let the job start sooner; empty if nothing would.
 	Why   string    `json:"why"`
 	Until time.Time `json:"until,omitzero"`
 	Help  string    `json:"help,omitempty"`
-	// Binds is the limit that holds a job in line back longest; nil if unknown. Its lane may wait
-	// for another scope key now: Scope and Key.
+	// Binds is the limit that holds a job in line back longest; nil if unknown. Scope and Key name the
+	// scope key for which the job's lane waits now, which may be another.
 	Binds *Binding `json:"binds,omitempty"`
 	// Before is how many of the lane's Waiting jobs come before the job. InLine is how many jobs
 	// wait in all.
@@ -40,7 +40,7 @@ type Explanation struct {
 	Priority int          `json:"priority,omitempty"`
 	Before   int64        `json:"before,omitempty"`
 	Waiting  int64        `json:"waiting,omitempty"`
-	Scope    string       `json:"scope,omitempty"` // under which it waits
+	Scope    string       `json:"scope,omitempty"` // of the scope key for which the job's lane waits
 	Key      string       `json:"key,omitempty"`
 	Expected time.Time    `json:"expected,omitzero"`
 	Guessed  bool         `json:"guessed,omitempty"`
@@ -64,8 +64,8 @@ type LimitState struct {
 	Booked int64     `json:"booked"`
 	Free   time.Time `json:"free,omitzero"`
 	Hours  string    `json:"hours,omitempty"`      // whether hours are open and until when
-	Anew   time.Time `json:"begins_anew,omitzero"` // of a quota
-	Served float64   `json:"served,omitzero"`      // the served share; zero if it is all
+	Anew   time.Time `json:"begins_anew,omitzero"` // when the next period of a quota begins
+	Served float64   `json:"served,omitzero"`      // the served share; zero if the upstream serves all
 	Paused time.Time `json:"paused,omitzero"`
 }
 
@@ -76,12 +76,12 @@ type Task struct {
 	Type      string    `json:"type"`
 	State     string    `json:"state"`
 	Paused    bool      `json:"queue_paused,omitempty"`
-	Retried   int       `json:"retried"` // of MaxRetry, as the user gave it
+	Retried   int       `json:"retried"` // how many retries of MaxRetry are used; put-backs do not count
 	MaxRetry  int       `json:"max_retry"`
 	LastError string    `json:"last_error,omitempty"`
 	Next      time.Time `json:"next,omitzero"`
 
-	retried int // as asynq counts
+	retried int // as asynq counts, with put-backs
 }
 
 // States of a job.
@@ -171,7 +171,7 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 		}
 		return found, nil
 	}
-	return nil, nil //nolint:nilnil // there is none
+	return nil, nil //nolint:nilnil // there is no such task
 }
 
 // Never reports whether the job never starts unless limits change, rather than at an unknown time.

@@ -1,9 +1,9 @@
--- Ramps: units of a quota that grow from period to period. "50&100&200:739938:1:0" has the units of each step, the
--- first period, how many periods a step lasts, and the period in which the ramp was held, 0 for none. Go writes all
--- steps out.
+-- Ramps: units of a quota that grow from period to period. The text "50&100&200:739938:1:0" has the units of each step
+-- (all of them, written by Go), the first period, how many periods a step lasts, and the period in which the ramp was
+-- held, 0 for none.
 local ramps = {}
 
--- The ramp of a text; nil if it is none.
+-- The ramp of a text; nil if the text is no ramp.
 function ramps.parse(text)
   local steps, first, every, held = match(text, '^([1-9][%d&]*):(%d+):([1-9]%d*):(%d+)$')
   if not steps then return nil end
@@ -12,13 +12,13 @@ function ramps.parse(text)
   return ramp
 end
 
--- The units of a period; 0 before the first.
+-- The units of a period; 0 before the ramp's first period.
 function ramps.units(ramp, period)
   local step = floor((min(period, ramp.held) - ramp.first) / ramp.every) + 1
   return step < 1 and 0 or ramp[min(step, #ramp)]
 end
 
--- The first period from one on that has at least so many units; nil if none has.
+-- The first period, not before the given one, that has at least the given units; nil if none has.
 function ramps.takes(ramp, units, period)
   if ramps.units(ramp, period) >= units then return period end
   for i = 1, #ramp do

@@ -1,5 +1,5 @@
-// Package plot draws what the examples have to show: what arrived and started, and how
-// much in each second against the limits. Instants are in seconds from the beginning.
+// Package plot draws the runs of the examples: how many jobs arrived and started, and how many
+// units started in each second, against the limits. Instants are in seconds from the beginning.
 package plot
 
 import (
@@ -19,7 +19,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A picture has rows of two plots.
+// The sizes of a picture, which has rows of two plots.
 const (
 	rowWidth  = 11 * vg.Inch
 	rowHeight = 2.1 * vg.Inch
@@ -37,13 +37,13 @@ var (
 	dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 )
 
-// Graph is what a row of a picture is made of: a Flow, Rates or Days.
+// Graph is one plot in a row of a picture: a Flow, Rates or Days.
 type Graph interface {
 	draw(end float64) (*plot.Plot, error)
 }
 
-// Write draws rows of graphs from the beginning to an end into a file, as PNG or SVG by
-// its name.
+// Write draws rows of graphs into a file, from the beginning to an end. The extension of path says
+// whether the file is a PNG or an SVG.
 func Write(path string, rows [][]Graph, end float64) error {
 	plots := make([][]*plot.Plot, len(rows))
 	for i, row := range rows {
@@ -59,7 +59,7 @@ func Write(path string, rows [][]Graph, end float64) error {
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
-	defer func() { _ = file.Close() }() // again after an error; the one below counts
+	defer func() { _ = file.Close() }() // for returns with an error; the Close below reports its own
 	height := vg.Length(len(rows)) * rowHeight
 	var canvas interface {
 		vg.CanvasSizer
@@ -80,7 +80,7 @@ func Write(path string, rows [][]Graph, end float64) error {
 func drawRows(canvas draw.Canvas, rows [][]*plot.Plot) {
 	tiles := draw.Tiles{Rows: len(rows), Cols: 2, PadX: 0.3 * vg.Inch, PadY: 0.15 * vg.Inch,
 		PadTop: 0.1 * vg.Inch, PadBottom: 0.1 * vg.Inch, PadLeft: 0.1 * vg.Inch, PadRight: 0.2 * vg.Inch}
-	canvas.SetColor(color.White) // also where a page is dark
+	canvas.SetColor(color.White) // so that the picture is readable on a dark page too
 	canvas.Fill(canvas.Path())
 	canvases := plot.Align(rows, tiles, canvas)
 	for i := range rows {
