@@ -2,7 +2,7 @@
 --   scripts so that it leaves nothing behind, and read INFO.
 -- Reply: now (0: TIME is refused)
 --   the error of INFO, '' for none
---   its sections server, memory, replication, persistence
+--   the sections of INFO: server, memory, replication, persistence
 --   of each command that failed: its name, the text of the error
 local prefix = string.sub(KEYS[1], 1, -8)
 local key, now = prefix .. 'check', tonumber(ARGV[1]) or 0
@@ -24,7 +24,8 @@ end
 
 local time = try('TIME')
 if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
--- The key does not exist, and these calls fail: SET with XX needs it, HSET lacks a value, SETRANGE has no number.
+-- The key does not exist, so these calls write nothing: SET with XX needs the key, HSET lacks a value, the offset of
+-- SETRANGE is no number.
 local may_set = try('SET', key, '1', 'XX') ~= nil
 local commands = {
   'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',
@@ -37,7 +38,7 @@ for i = 1, #commands do
   try(words[1], key, unpack(words, 2))
 end
 local may_delete = try('DEL', key) ~= nil
--- These commands succeed with any arguments, unless the key has another type.
+-- These commands would write with any arguments, so each is called on a key of another type, and fails.
 if may_set and may_delete then
   redis.pcall('SET', key, '1', 'PX', '1000')
   try('LPUSH', key, '1')

@@ -60,7 +60,7 @@ func TestF14_F19_RefusedWritesAreWhole(t *testing.T) {
 			}
 		}
 		if refused < 5 {
-			t.Errorf("%s: %d calls were refused; this test has lost its object", name, refused)
+			t.Errorf("%s: %d calls were refused; this test has tested nothing", name, refused)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // A registry of the program's own, served over HTTP.
 func ExampleNew() {
-	server, err := miniredis.Run() // any Redis
+	server, err := miniredis.Run() // stands for any Redis
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func TestEdgesAreLostUnderABooking(t *testing.T) {
 					return []int64{usage.Limits[0].Booked, usage.Limits[1].Booked}
 				}
 				if got := booked(); !slices.Equal(got, []int64{2, 2}) {
-					t.Fatalf("%d are booked before, want 2 in both: this test has lost its object", got)
+					t.Fatalf("%d are booked before, want 2 in both: this test has tested nothing", got)
 				}
 				if err := client.Del(t.Context(), edgesKey(t, client, th)).Err(); err != nil {
 					t.Fatal(err)

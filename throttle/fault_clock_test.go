@@ -13,16 +13,15 @@ import (
 )
 
 // TestF23_F24_ClockSteps drives a throttle at full load over a step of Redis'
-// clock. Whatever the clock says, jobs really start after their delay: by a clock
-// that does not step, no window is over its limit after a step back, and at most one
-// more limit starts after a step forward. No delay is negative, and jobs start again
-// soon.
+// clock. Whatever the clock says, jobs really start after their delay. The test counts starts by a clock
+// that does not step: no window is over its limit after a step back, and after a step forward a window has at
+// most twice its limit. No delay is negative, and jobs soon start again.
 func TestF23_F24_ClockSteps(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		step    time.Duration
 		resumes time.Duration // by the clock after the step
-		windows int64         // of units that the windows around the step may hold
+		windows int64         // how many times its limit a window around the step may hold
 	}{
 		"F23 back by 20 s":   {-20 * time.Second, 30 * time.Second, 1},
 		"F23 back by 30 s":   {-30 * time.Second, 40 * time.Second, 1},
@@ -39,7 +38,7 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 					scopes := tenantAndGlobal(limit, limit)
 					s := newScripted(newThrottle(t, client, scopes, nil))
 					now := time.UnixMicro(1_800_000_000_000_000)
-					began, really := now, now // on a clock that does not step
+					began, really := now, now // really is the time by a clock that does not step
 					var starts []throttletest.Start
 					load := func(id string, d time.Duration) (first time.Time) {
 						for end := really.Add(d); really.Before(end); really = really.Add(
@@ -56,7 +55,7 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 								if first.IsZero() {
 									first = really
 								}
-							default: // it will not come back
+							default: // the job will not come back
 								if _, err := s.Cancel(now, got.Job); err != nil {
 									t.Fatal(err)
 								}
@@ -69,7 +68,7 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 					stepped := really
 					first := load("after", 60*time.Second)
 					if first.IsZero() || first.Sub(stepped) > test.resumes+time.Second {
-						t.Errorf("first start after the step: %s after it, want within %s", first.Sub(stepped), test.resumes)
+						t.Errorf("the first start is %s after the step, want within %s", first.Sub(stepped), test.resumes)
 					}
 					for _, over := range throttletest.Check(scopes, starts) {
 						if over.Units > test.windows*limit.Units {
@@ -77,7 +76,7 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 						}
 					}
 					if len(starts) < 30 {
-						t.Errorf("only %d starts: this test has lost its object", len(starts))
+						t.Errorf("only %d starts: this test has tested nothing", len(starts))
 					}
 				})
 			})
@@ -101,7 +100,7 @@ func TestF25_OwnClockDoesNotMatter(t *testing.T) {
 	if !got.Start.Equal(far.Add(time.Minute)) || got.Delay() != time.Minute {
 		t.Errorf("got start %s after %s, want %s", got.Start, got.Delay(), far.Add(time.Minute))
 	}
-	// A deadline is meant by this process' clock: how long it may still take.
+	// A deadline is an instant of this process' clock: it says how long the job may still take to start.
 	_, err := th.Reserve(t.Context(), throttle.Job{ID: "3", Weight: 1, Deadline: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Errorf("a deadline an hour off by this clock: got %v, want a slot in two minutes", err)

@@ -13,13 +13,13 @@ type means struct {
 	units map[string]meanUnits     // the mean cost of jobs that waited in line
 }
 
-// meanUnits is the mean cost of about the last meanOver jobs, or of all if there were fewer.
+// meanUnits is the mean cost of about the last meanOver jobs, or of all jobs if there were fewer.
 type meanUnits struct{ units, jobs float64 }
 
-// meanOver is about how many of the last jobs a mean is of.
+// meanOver is about how many of the last jobs a mean covers.
 const meanOver = 16
 
-// ended notes jobs that have ended now.
+// ended notes the running times of jobs that end now.
 func (m *means) ended(granted []Reservation, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +88,8 @@ func (t *setup) runs(scope string) (time.Duration, bool) {
 	return mean + s.Cooldown, known
 }
 
-// counts estimates how long a start counts under a limit of a scope. If nothing is known, it returns the
-// longest time and false.
+// counts estimates how long a start counts under a limit of a scope. If nothing is known, it returns false
+// and the longest time for which a start may count.
 func (t *setup) counts(scope string, limit Limit) (length time.Duration, known bool) {
 	if !limit.Running {
 		return limit.Length(), true

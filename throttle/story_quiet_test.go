@@ -66,7 +66,7 @@ func quietWaits(t *testing.T, client *redis.Client, flood int) []time.Duration {
 		}
 	}
 	if left := c.arrived - len(c.starts) - len(c.slots); flood > 0 && left < flood*9/10 {
-		t.Errorf("%d of the flood are left in line: this test has lost its object", left)
+		t.Errorf("%d of the flood are left in line: this test has tested nothing", left)
 	}
 	starts := make([]throttletest.Start, len(c.starts))
 	for i, s := range c.starts {

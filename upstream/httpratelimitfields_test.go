@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// TestHTTPLimits_IETF: the first rows are examples of the draft, version 11 unless
-// they say another: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+// TestHTTPLimits_IETF: the first rows are examples of the draft, of version 11 unless a row
+// names another version: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 func TestHTTPLimits_IETF(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -83,8 +83,8 @@ func TestHTTPLimits_IETF(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_IETFMalformed: a malformed member is skipped, and the members behind it are read
-// if they can be told apart.
+// TestHTTPLimits_IETFMalformed: a malformed member is skipped. The members after it are read, if
+// it is clear where they begin.
 func TestHTTPLimits_IETFMalformed(t *testing.T) {
 	t.Parallel()
 	for _, malformed := range []string{
@@ -121,8 +121,8 @@ func TestHTTPLimits_IETFEndless(t *testing.T) {
 }
 
 // TestHTTPLimits_IETFNames: a name that is written as a string is read as that name,
-// and joined with its policy, in whatever order the policies stand. Of printable
-// ASCII, Go's quoting is that of a structured field.
+// and joined with its policy, in whatever order the policies stand. For printable
+// ASCII, Go quotes a string as a structured field does.
 func TestHTTPLimits_IETFNames(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -40,7 +40,7 @@ func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 		w.until("they came for their slots", 3*time.Second, func() bool { return shaper.Stats().PutBack >= before+a })
 		time.Sleep(time.Second) // their slots pass
 		if got := shaper.Stats().Granted; got != a {
-			t.Fatalf("%d tasks have started, want %d: this test has lost its object", got, a)
+			t.Fatalf("%d tasks have started, want %d: this test has tested nothing", got, a)
 		}
 		wire.mend()
 		// The breaker tries again after half a second, and a call under way fails in a tenth.

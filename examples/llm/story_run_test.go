@@ -36,12 +36,12 @@ func short(args ...string) []string {
 	return append([]string{"-jobs", "60", "-window", "500ms", "-budget", "100000"}, args...)
 }
 
-// settled reports whether each charge is what the provider says, or the estimate where the machine
-// was too busy to settle it.
+// settled reports whether each charge is the use that the provider reports, or is still the estimate because the
+// machine was too busy to settle it.
 func settled(s completion.Summary) bool { return s.Mischarged == 0 && s.BudgetsRight }
 
-// The program as it is called, over a network and in real time: whatever the machine does
-// meanwhile, every limit is kept, and each charge is what the provider says.
+// The program runs as a user calls it, over a network and in real time: however busy the machine
+// is, every limit is kept, and each charge is the use that the provider reports.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "run.svg")
@@ -69,8 +69,8 @@ func TestRunOnRedis(t *testing.T) {
 	}
 }
 
-// A real provider keeps no record for us: the client's log stands in. It gets the key, and
-// nobody else does.
+// A real provider keeps no record for us: the client's log stands in. The provider gets the key,
+// and the key appears nowhere else.
 func TestRunWithAnotherProvider(t *testing.T) {
 	t.Setenv(keyVariable, "hunter2")
 	p := provider.New(provider.Options{Models: map[string]provider.Limits{"other": {Requests: 60, Tokens: 30_000}},
@@ -122,7 +122,7 @@ func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
 	var out bytes.Buffer
 	status := run(ctx, []string{"-json"}, &out, log)
 	if took := time.Since(began); longtest.Full() && took > 20*time.Second {
-		t.Errorf("took %s: the sleepers held the end up", took)
+		t.Errorf("the run ended after %s: handlers asleep held it up", took)
 	}
 	var s completion.Summary
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {

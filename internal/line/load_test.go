@@ -181,6 +181,6 @@ func TestLoadGoesOn(t *testing.T) {
 		}
 	}
 	if waited < 400 {
-		t.Errorf("only %d jobs wait: this test has lost its object", waited)
+		t.Errorf("only %d jobs wait: this test has tested nothing", waited)
 	}
 }

@@ -131,6 +131,6 @@ func TestSlotMoved_F11_F12(t *testing.T) {
 		Servers: "a Cluster, asynq on it too"}, allowance{})
 	// After TRYAGAIN the client asks again by itself, until the time is up.
 	if d.putBackFor("tryagain", "timeout") == 0 {
-		timely(t, "no task was put back while the slot was moved: this test has lost its object")
+		timely(t, "no task was put back while the slot was moved: this test has tested nothing")
 	}
 }

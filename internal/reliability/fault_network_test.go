@@ -57,7 +57,7 @@ func TestFaultyNetwork(t *testing.T) {
 			f := d.strike(func() { row.begin(proxy) }, row.length, func() { row.end(proxy) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: faultyNetwork}, allowance{})
 			if row.failure != nil && d.putBackFor(row.failure...) == 0 {
-				timely(t, "no task was put back for %v: this test has lost its object", row.failure)
+				timely(t, "no task was put back for %v: this test has tested nothing", row.failure)
 			}
 		})
 	}

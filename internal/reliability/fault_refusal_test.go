@@ -55,7 +55,7 @@ func TestRefusals(t *testing.T) {
 			f := d.strike(func() { row.begin(t, server) }, row.length, func() { row.end(t, server) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: ownRedis}, allowance{})
 			if d.putBackFor(row.failure) == 0 {
-				timely(t, "no task was put back for %s: this test has lost its object", row.failure)
+				timely(t, "no task was put back for %s: this test has tested nothing", row.failure)
 			}
 		})
 	}
@@ -80,6 +80,6 @@ func TestBusy_F17(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F17", Done: "a script of somebody else: BUSY, SCRIPT KILL at the end",
 		Servers: ownRedis}, allowance{})
 	if d.putBackFor("busy") == 0 {
-		timely(t, "no task was put back for BUSY: this test has lost its object")
+		timely(t, "no task was put back for BUSY: this test has tested nothing")
 	}
 }

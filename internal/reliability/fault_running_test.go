@@ -320,7 +320,7 @@ func (d *runningDrain) check() {
 		timely(d.t, "no handler was told that its place was lost")
 	}
 	if dead < 5 || full < placesAtOnce-2 {
-		timely(d.t, "%d units died, and up to %d ran at once: this test has lost its object", dead, full)
+		timely(d.t, "%d units died, and up to %d ran at once: this test has tested nothing", dead, full)
 	}
 	if again > runningLease+time.Second {
 		timely(d.t, "the dead process' places were used again after %s, want up to %s", again, runningLease+time.Second)

@@ -76,7 +76,7 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	}
 	all := starts.all()
 	if left := jobs - starts.begunBefore(killed); killed.IsZero() || left < jobs/4 {
-		timely(t, "killed with %d jobs left: this test has lost its object", left)
+		timely(t, "killed with %d jobs left: this test has tested nothing", left)
 	}
 	seen, overdue, most, pause := 0, 0, time.Duration(0), time.Duration(0)
 	for i, s := range all {
@@ -103,7 +103,7 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 			"the kill; no start for %s at most",
 		seen, jobs, most, overdue, pause)
 	if overdue == 0 || seen < jobs/2 {
-		timely(t, "the dead process held no wake-up: this test has lost its object")
+		timely(t, "the dead process held no wake-up: this test has tested nothing")
 	}
 	for _, text := range client.LRange(t.Context(), victim.startsKey(), 0, -1).Val() {
 		var s start

@@ -56,7 +56,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 	for _, key := range []string{victim.heldKey(), victim.putBackKey()} {
 		for _, id := range notes.LRange(t.Context(), key, 0, -1).Val() {
 			if !left[id] {
-				t.Errorf("task %s of %s is not active after the kill: this test has lost its object", id, key)
+				t.Errorf("task %s of %s is not active after the kill: this test has tested nothing", id, key)
 			}
 		}
 	}

@@ -358,7 +358,7 @@ func (d *drain) kept(f fault, starts []start, may allowance, row *reliability.Ro
 		row.Lost = charged(starts, f.ended)
 	}
 	if may.loses && row.Lost == 0 {
-		timely(d.t, "nothing was lost: this test has lost its object")
+		timely(d.t, "nothing was lost: this test has tested nothing")
 	}
 	over := throttletest.Check(d.scopes, checkable(starts))
 	row.Over = len(over)

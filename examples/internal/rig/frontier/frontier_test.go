@@ -73,7 +73,7 @@ func TestFrontierGivesAHostOneTurnAtATime(t *testing.T) {
 	}
 }
 
-// Who has had less of a host is before who has had more.
+// The customer that has had fewer pages of a host comes before a customer that has had more.
 func TestFrontierMixesCustomers(t *testing.T) {
 	t.Parallel()
 	f := newTestFrontier(t)
@@ -130,8 +130,8 @@ func TestFrontierKeepsToABudget(t *testing.T) {
 	}
 }
 
-// A page may be given another turn, at once or after all others; and a robots.txt
-// that is too old comes before the page that has the turn.
+// A page may be given another turn, at once or after all other pages. A robots.txt that is too
+// old is fetched again before the page that has the turn.
 func TestFrontierGivesAnotherTurn(t *testing.T) {
 	t.Parallel()
 	f := newTestFrontier(t)
