@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestUnknownZone: edges of a zone that only another process knows are an error of the state, and nothing is guessed.
+// TestUnknownZone: if Redis asks for the edges of a zone that this process does not know, the answer is ErrState; no
+// edges are guessed.
 func TestUnknownZone(t *testing.T) {
 	t.Parallel()
 	fake := newFake()
@@ -23,7 +24,8 @@ func TestUnknownZone(t *testing.T) {
 	}
 }
 
-// TestLocalQuota: with Redis away a process starts its share of a quota in each period, all at once if they come so.
+// TestLocalQuota: while Redis is away, a process starts its share of a quota in each period. All of the share may start
+// at once.
 func TestLocalQuota(t *testing.T) {
 	t.Parallel()
 	l := newLocalShare(0.5)
@@ -44,12 +46,12 @@ func TestLocalQuota(t *testing.T) {
 		want   bool
 	}{
 		{-time.Hour, 3, []Limit{quota}, true},
-		{-time.Hour, 2, []Limit{quota}, false}, // more than half of 9
+		{-time.Hour, 2, []Limit{quota}, false}, // 3+2 is more than half of 9
 		{-time.Minute, 1, []Limit{quota, window}, true},
 		{-time.Second, 1, []Limit{quota}, false},
 		{-time.Second, 2, []Limit{window}, false},
 		{0, 5, []Limit{quota}, false},
-		{0, 2, []Limit{quota, window}, false}, // the window refuses it, and the quota has lost nothing
+		{0, 2, []Limit{quota, window}, false}, // the window has no room, and the quota is not charged
 		{0, 4, []Limit{quota}, true},
 		{-time.Second, 1, []Limit{quota}, false}, // time does not go back
 		{23 * time.Hour, 1, []Limit{quota}, false},
@@ -61,7 +63,8 @@ func TestLocalQuota(t *testing.T) {
 	}
 }
 
-// TestLocalRamp: with Redis away a process starts its share of the step of each period, and nothing before the first.
+// TestLocalRamp: while Redis is away, a process starts its share of the units that a ramp has in each period, and no
+// job before the first period.
 func TestLocalRamp(t *testing.T) {
 	t.Parallel()
 	l, ramp := newLocalShare(0.5), Ramp("4 8/day from 2026-11-26 @UTC")
@@ -79,7 +82,8 @@ func TestLocalRamp(t *testing.T) {
 	}
 }
 
-// TestLocalHours: with Redis away nothing starts outside of hours, by this process' clock, and nothing is charged.
+// TestLocalHours: while Redis is away, no job starts outside of hours by this process' clock, and such a job is not
+// charged.
 func TestLocalHours(t *testing.T) {
 	t.Parallel()
 	l := newLocalShare(1)
@@ -93,7 +97,7 @@ func TestLocalHours(t *testing.T) {
 	}
 }
 
-// TestZonesThatDiffer: a process is told from another by whose zone data a clock is changed at another time.
+// TestZonesThatDiffer: two processes differ if, by their zone data, a zone's clock is changed at different times.
 func TestZonesThatDiffer(t *testing.T) {
 	t.Parallel()
 	const paris = "Europe/Paris"

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSharesAreCopied: the throttle reads a copy of a map that its caller goes on to write.
+// TestSharesAreCopied: the throttle copies the map of shares, so its caller may change the map afterwards.
 func TestSharesAreCopied(t *testing.T) {
 	t.Parallel()
 	shares := map[string]int{"acme": 2}
@@ -19,7 +19,7 @@ func TestSharesAreCopied(t *testing.T) {
 	}
 }
 
-// TestSharesThatAreNoText: two equal processes do not differ by keys that JSON cannot express.
+// TestSharesThatAreNoText: two processes with the same shares do not differ, even if JSON cannot express the keys.
 func TestSharesThatAreNoText(t *testing.T) {
 	t.Parallel()
 	th, err := New("t", newFake(), []Scope{{Name: "tenant", Limits: []Limit{PerMinute(1)}}},

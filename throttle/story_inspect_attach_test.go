@@ -19,7 +19,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// published makes a throttle that has published itself.
+// published makes a throttle and waits until the throttle has published its configuration.
 func published(t *testing.T, client *redis.Client, name string, scopes []throttle.Scope,
 	options throttle.Options) *throttle.Throttle {
 	t.Helper()
@@ -50,15 +50,15 @@ func processesOf(t *testing.T, th *throttle.Throttle) []throttle.Process {
 	return all
 }
 
-// TestPublishedAndAttached: a process publishes once it has had an answer; an attached Inspector
-// finds its scopes and settings, and can look and control.
+// TestPublishedAndAttached: a process publishes its configuration after the first answer. An attached Inspector
+// finds the scopes and settings of that process, and can inspect and control the throttle.
 func TestPublishedAndAttached(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		ctx, name := t.Context(), "attached-"+nameOf(t)
 		var none *inspect.AttachError
 		if _, err := inspect.Attach(ctx, name, client); !errors.As(err, &none) || none.Throttle != name {
-			t.Fatalf("attached to nothing: %v", err)
+			t.Fatalf("Attach before any process has published: %v", err)
 		}
 		scopes := tenantAndGlobal(throttle.PerMinute(2),
 			throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second})
@@ -80,7 +80,7 @@ func TestPublishedAndAttached(t *testing.T) {
 		}
 		key := "thr:{" + name + "}:processes"
 		if left := client.PTTL(ctx, key).Val(); left <= 23*time.Hour || left > 24*time.Hour {
-			t.Errorf("it is kept for %s, want a day", left)
+			t.Errorf("the configuration is kept for %s, want a day", left)
 		}
 		attached, err := inspect.Attach(ctx, name, client)
 		if err != nil {
@@ -99,10 +99,10 @@ func TestPublishedAndAttached(t *testing.T) {
 		u, err := inspect.New(th).Usage(ctx, "tenant", "acme")
 		if err != nil || len(u.Limits) != 1 || u.Limits[0].Limit.Units != 9 || u.SetFor != "key" ||
 			u.Mode != throttle.Shadow {
-			t.Errorf("set by the attached one: %+v, %v", u, err)
+			t.Errorf("limits set by the attached Inspector: %+v, %v", u, err)
 		}
 		if n := len(processesOf(t, th)); n != 1 {
-			t.Errorf("%d processes: the attached one has published itself", n)
+			t.Errorf("%d processes, want 1: the attached Inspector has published a configuration", n)
 		}
 		names, err := inspect.List(ctx, client)
 		if err != nil || !slices.Contains(names, name) {
@@ -112,8 +112,8 @@ func TestPublishedAndAttached(t *testing.T) {
 }
 
 // TestProcessesDiffer: Attach takes the newer of two configurations, and Check and a line of the
-// log say how the other differs. A process that ended long ago is not compared, and one that is
-// older than a day is removed.
+// log say how the other configuration differs. A process that ended long ago is not compared, and a process
+// that was last seen more than a day ago is removed.
 func TestProcessesDiffer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -136,14 +136,14 @@ func TestProcessesDiffer(t *testing.T) {
 			t.Errorf("logged: %v", logs.All())
 		}
 		if n := client.HLen(ctx, "thr:{"+name+"}:processes").Val(); n != 2 {
-			t.Errorf("%d fields, want what is outdated and broken gone", n)
+			t.Errorf("%d fields, want 2: the outdated and the broken one should be removed", n)
 		}
 		attached, err := inspect.Attach(ctx, name, client)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if u, err := attached.Usage(ctx, "tenant", "a"); err != nil || u.Limits[0].Limit.Units != 3 {
-			t.Errorf("attached to another than the newest: %+v, %v", u, err)
+			t.Errorf("not attached to the newest configuration: %+v, %v", u, err)
 		}
 		want := []string{"scope tenant 3/1m, not 2/1m", "Grace 1s, not 5s"}
 		both := processesOf(t, fresh)

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestListedQueueHasNoTask: asynq's client adds a queue to the set before it enqueues. So list adds
-// the queue, and writes nothing else.
+// TestListedQueueHasNoTask: list adds a queue to asynq's set of queues, as asynq's client does before it
+// enqueues, and writes nothing else.
 func TestListedQueueHasNoTask(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

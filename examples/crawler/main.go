@@ -1,5 +1,5 @@
-// Crawler fetches pages of many hosts through asynq, politely: shaped under budgets
-// of requests and of kilobytes, and by what each host asks for.
+// Crawler fetches pages of many hosts through asynq, politely: it keeps to budgets of
+// requests and of kilobytes, and to the delays and rules that each host asks for.
 //
 //	go run ./examples/crawler
 //
@@ -27,7 +27,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How a page is tried.
+// How often and for how long a page is tried.
 const (
 	retries     = 2 // after 5xx, or no answer
 	taskTimeout = 2 * time.Minute
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return p.Finish(c.run(ctx))
 }
 
-// open opens what a crawl needs, and wires it.
+// open opens the connections that a crawl needs, and makes the crawler that uses them.
 func open(ctx context.Context, p *rig.Program, o options) (*crawler, error) {
 	seeds, err := crawl.OpenSeeds(o.seeds)
 	if err != nil {
@@ -101,7 +101,7 @@ type crawler struct {
 	start    []crawl.Seed
 }
 
-// newCrawler wires the throttle into asynq. Nothing is requested until run.
+// newCrawler wires the throttle into asynq. No page is requested until run.
 func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.World) (*crawler, error) {
 	c := &crawler{options: o, Program: p, resolver: around.Resolver, start: seeds.Seeds}
 	c.fetcher = fetch.New(c.resolver, o.agent, o.timeout)
@@ -141,8 +141,8 @@ func (c *crawler) run(ctx context.Context) (*crawl.Report, error) {
 	return c.ledger.Report(ctx, err)
 }
 
-// work starts the workers and enqueues the seeds and the pages that an earlier run has
-// left.
+// work starts the workers, and enqueues the seeds and the pages that an earlier run did not
+// finish.
 func (c *crawler) work(ctx context.Context) error {
 	if err := c.server.Start(c.shaper.Wrap(asynq.HandlerFunc(c.visit))); err != nil {
 		return fmt.Errorf("asynq: %w", err)

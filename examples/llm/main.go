@@ -27,14 +27,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How a prompt is tried.
+// How often and for how long a prompt is tried.
 const (
 	retries        = 3 // after 5xx, or no answer
 	taskTimeout    = 2 * time.Minute
 	requestTimeout = time.Minute
 	firstRetry     = time.Second
-	// maxWait wakes prompts well before their slot, so that a busy machine does not start
-	// them late. It needs more workers, which are cheap.
+	// maxWait is how long before its slot a prompt is woken, so that a busy machine does not start
+	// the prompt late. A longer maxWait needs more workers, which are cheap.
 	maxWait = time.Second
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return p.Finish(a.run(ctx))
 }
 
-// open opens what a run needs, and wires it.
+// open opens the connections that a run needs, and makes the assistant that uses them.
 func open(ctx context.Context, p *rig.Program, o options) (*assistant, error) {
 	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
 		return nil, err
@@ -93,7 +93,7 @@ type assistant struct {
 	ledger   *completion.Ledger // what became of the prompts
 }
 
-// newAssistant wires the throttle into asynq. Nothing is asked until run.
+// newAssistant wires the throttle into asynq. The provider is not called until run.
 func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assistant, error) {
 	a := &assistant{options: o, Program: p, provider: upstream.Client}
 	if p.Queue == "" {
@@ -135,8 +135,8 @@ func (a *assistant) run(ctx context.Context) (*completion.Report, error) {
 	return a.ledger.Report(ctx, err)
 }
 
-// work starts the workers and enqueues, as they arrive, the prompts that an earlier run has
-// left. It returns when all prompts have ended.
+// work starts the workers, and enqueues each prompt that no earlier run has ended when it
+// arrives. It returns when all prompts have ended.
 func (a *assistant) work(ctx context.Context) error {
 	left, err := a.ledger.Resume()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 )
 
-// TestRampsAreThoseOfTheClock: at each instant a ramp has the units that the days of the zone's clock tell, reads its
-// own text, and goes on where it was held.
+// TestRampsAreThoseOfTheClock: at each instant, a ramp has the units that follow from the days of the zone's clock. A
+// ramp is read as it was written, and goes on where it was held.
 func TestRampsAreThoseOfTheClock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,12 +56,12 @@ func TestRampsAreThoseOfTheClock(t *testing.T) {
 	})
 }
 
-// instant draws one within some years.
+// instant draws an instant within some years.
 func instant(t *rapid.T, what string) time.Time {
 	return time.Unix(1_767_225_600+rapid.Int64Range(0, 1200*86_400).Draw(t, what), 0)
 }
 
-// TestTakes: the first period from one on with so many units is found as by trying each.
+// TestTakes: Takes finds the same period as a search that tries one period after the other.
 func TestTakes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

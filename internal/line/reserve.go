@@ -3,14 +3,14 @@ package line
 // Job is a job that asks for a start.
 type Job struct {
 	ID      string
-	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted; "<flow>#1|..." of priority 1
+	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted; "<flow>#1|..." for priority 1
 	Costs   []int64 // of each scope key
 	MaxWait int64   // us
-	Latest  int64   // us from now until the last useful start, Never if there is none; negative: it has passed
+	Latest  int64   // us from now until the last useful start; Never: any start is useful; negative: the last has passed
 	Plan    bool
 	Share   int64 // of the flow
-	Advance int64 // how many units more it asks for, for jobs of its lane that come soon
-	// Bounds are how long the line of each scope key may get, 0 for any length; nil if the job is not refused.
+	Advance int64 // how many more units the job asks for, for jobs of its lane that come soon
+	// Bounds are how long the line of each scope key may get, 0 for any length; nil if the job may always wait.
 	Bounds []Length
 }
 
@@ -22,9 +22,9 @@ const (
 	Granted Outcome = iota + 1
 	Booked
 	Waiting
-	TooLate // its place is after its last useful start
+	TooLate // the earliest start is after the job's last useful start
 	NeverFits
-	LineFull // it would make a line longer than its bound
+	LineFull // the job would make a line longer than its bound
 )
 
 // Answer is the decision for a job.
@@ -32,24 +32,24 @@ type Answer struct {
 	Outcome Outcome
 	Start   int64
 	Lease   int64 // of the places that a granted job occupies: the shortest; 0 if it occupies none
-	Waited  int64 // of a granted job: us from its arrival to its start
-	// Advance is what a granted job got of the units that it asked for. Jobs of its lane may start out of it until
-	// AdvanceEnds.
+	Waited  int64 // how long a granted job waited: us from its arrival to its start
+	// Advance is how many of the units that it asked for as its advance a granted job got. Jobs of its lane may start
+	// out of the advance until AdvanceEnds.
 	Advance, AdvanceEnds int64
 	// Uncharged are, for a granted job, the scope keys that are off.
 	Uncharged []string
-	Held      *Held // what held it back
-	Shadow    *Held // for a granted job, what would have held it if it were not in shadow
-	Until     int64 // of Shadow
-	Ahead     int64 // jobs before it in its lane
-	Full      *Full // of LineFull
-	Flows     int64 // that stand where its lane stands
+	Held      *Held // what held the job back
+	Shadow    *Held // for a granted job, what would have held it back if scopes in shadow were enforced
+	Until     int64 // until when Shadow would have held the job back
+	Ahead     int64 // how many jobs come before it in its lane
+	Full      *Full // with LineFull: the line that has no room
+	Flows     int64 // how many flows stand in the queue in which the job's lane stands
 }
 
 // Held is a limit, or a pause, that holds a job back.
 type Held struct {
 	Key          string
-	Limit        *Limit // nil: the pause
+	Limit        *Limit // nil: a pause holds the job back
 	Origin       byte
 	Used, Booked int64
 }

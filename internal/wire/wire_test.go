@@ -14,8 +14,8 @@ import (
 
 var minute = line.Limit{Units: 100, Span: line.Window(60_000_000), Precision: 1}
 
-// TestRequestsAreReadAsWritten: the arguments of a script are read as they were written, and a reader refuses
-// one text less or more.
+// TestRequestsAreReadAsWritten: the arguments of a script are read as they were written. A reader refuses the
+// arguments if one text is missing or one is added.
 func TestRequestsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	ended := []wire.Ended{{ID: "a", Start: 5, Cooldowns: map[string]int64{}},
@@ -52,7 +52,8 @@ func TestRequestsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// isShorter reports whether arguments are well formed without their last text: names, or a kind's page.
+// isShorter reports whether arguments are well formed without their last text, because they end with a list of names or
+// with optional texts.
 func isShorter(asked any) bool {
 	l, isLines := asked.(wire.Lines)
 	_, isUsage := asked.(wire.Usage)
@@ -195,7 +196,7 @@ func TestPageIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// FuzzReadDecisions: no reply makes the reader panic, and a reply that is read is written the same.
+// FuzzReadDecisions: no reply makes the reader panic, and a reply that was read is read the same once it is written.
 func FuzzReadDecisions(f *testing.F) {
 	for _, text := range []string{"1000 5\n1 7 0 0", "1 0\n2 7 a:/3/w5/1 1 2\n3 7 - 0 0 1 2", "1 0\n5 a:/3/r5/1 c",
 		"1 0\n", "1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a", "1 0\n5 a:/3/z86400000000day@UTC/1 c", "0 0\n5 //z10/",
@@ -219,7 +220,7 @@ func FuzzReadDecisions(f *testing.F) {
 	})
 }
 
-// FuzzReadUsed: no reply makes the reader panic, and a reply that is read is written the same.
+// FuzzReadUsed: no reply makes the reader panic, and a reply that was read is read the same once it is written.
 func FuzzReadUsed(f *testing.F) {
 	f.Add("5 700 s k 6 7 8\n100/w60000000/1 1 2 3 4\n# -1\n= w60000000 1 2 -3 00000000000000040000000000000005 -")
 	f.Fuzz(func(t *testing.T, text string) {
