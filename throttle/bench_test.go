@@ -20,14 +20,14 @@ import (
 // benchKeys are the tenants that a benchmark's jobs belong to, in turn.
 var benchKeys = map[string]int{"one key": 1, "1000 keys": 1000}
 
-// roomy limits never hold back, tight ones always do: every job is booked.
+// roomy limits never hold a job back. Under tight limits almost every job is booked.
 var (
 	roomy = tenantAndGlobal(throttle.PerMinute(1<<40), throttle.PerMinute(1<<40))
 	tight = tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(100))
 )
 
 // BenchmarkModel measures the algorithm without Redis. The model forgets nothing by itself, so
-// the benchmark begins a new one again and again.
+// the benchmark begins with a new model every 256 jobs.
 func BenchmarkModel(b *testing.B) {
 	for name, keys := range benchKeys {
 		b.Run(name, func(b *testing.B) {
@@ -76,8 +76,8 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveQuota is a decision with room under a window alone, with a window of a day beside it, and with a
-// quota, a ramp or hours in its place: script-µs is the script's part, by the server's own figures.
+// BenchmarkReserveQuota is a decision with room under a window alone, and beside the window a window of a day, a quota,
+// a ramp or hours: script-µs is the script's part, by the server's own figures.
 func BenchmarkReserveQuota(b *testing.B) {
 	minute := throttle.PerMinute(1 << 40)
 	for _, of := range []struct {
@@ -160,10 +160,10 @@ func BenchmarkPull(b *testing.B) {
 	b.ReportMetric(took/calls, "script-µs/op")
 }
 
-// BenchmarkHandOver measures the cost of a job that waits for its place under a running limit: a
-// job ends, which books the next; that job starts; and another comes. A thousand wait behind it.
-// With a thousand places, taken one after the other, the ledger is long. script-µs is that of
-// BenchmarkPull.
+// BenchmarkHandOver measures the cost of a job that waits for its place under a running limit: a running
+// job ends, so the next job is booked; that job starts; and a new job joins the line of a thousand.
+// With a thousand places, occupied one after the other, the ledger is long. script-µs is measured as
+// in BenchmarkPull.
 func BenchmarkHandOver(b *testing.B) {
 	for _, places := range []int{10, 1000} {
 		b.Run(fmt.Sprint("places ", places), func(b *testing.B) {
@@ -180,7 +180,7 @@ func BenchmarkHandOver(b *testing.B) {
 			for i := range places + 1000 {
 				if r := ask(strconv.Itoa(i)); r.Outcome == throttle.Granted {
 					running = append(running, r)
-					time.Sleep(time.Millisecond) // for a sub-window of its own
+					time.Sleep(time.Millisecond) // so that each job counts in a sub-window of its own
 				}
 			}
 			calls, took := scriptsOf(b, client)

@@ -7,15 +7,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// DefaultAskedWait is how long a key is closed if its upstream asks to wait but does not say
-// how long, or says "not at all": it has just refused a call.
+// DefaultAskedWait is how long a key is closed if its upstream, which has just refused a call, asks to wait
+// without saying how long, or for no time at all.
 const DefaultAskedWait = time.Minute
 
-// AskedToWait returns the error for a handler to return when the upstream asks to
-// wait d before it is called again for the task's key of a scope: its tenant, its
-// domain, its host; throttle.Global for all. It is a *WaitError that wraps cause,
-// which may be nil. A d of zero or less, when the upstream does not say how long,
-// becomes DefaultAskedWait; a d above upstream.MaxWait becomes upstream.MaxWait.
+// AskedToWait returns the error that a handler returns when the upstream asks to
+// wait d before the next call for the task's key in a scope, such as its tenant, its
+// domain or its host; use throttle.Global if the upstream means all calls. The error is
+// a *WaitError that wraps cause, which may be nil. If the upstream does not say how long,
+// d is zero or less and becomes DefaultAskedWait; a d above upstream.MaxWait becomes
+// upstream.MaxWait.
 //
 // upstream.HTTPWait and upstream.SMTPWait read d from the replies of HTTP and SMTP servers.
 func AskedToWait(scope string, d time.Duration, cause error) error {
@@ -26,10 +27,10 @@ func AskedToWait(scope string, d time.Duration, cause error) error {
 }
 
 // WaitError says that the upstream asks to wait. Its text is short and stable,
-// since asynq shows it as the task's last error, and holds neither the key nor
-// anything of Err, whose words are the upstream's.
+// since asynq shows it as the task's last error. The text contains neither the key nor
+// the text of Err, which the upstream may have written.
 type WaitError struct {
-	// Scope is the scope of the key that is closed; the key is the task's.
+	// Scope is the scope in which the task's key is closed.
 	Scope string
 	// Delay is for how long the key is closed, from now on: above zero and at most
 	// upstream.MaxWait if AskedToWait made it.
@@ -42,7 +43,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	// A wait until a date has odd nanoseconds; the text has whole seconds.
+	// A wait until a date is no whole number of seconds; the text is rounded to one.
 	seconds := max(e.Delay.Round(time.Second), time.Second)
 	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, e.Scope)
 }
@@ -50,11 +51,11 @@ func (e *WaitError) Error() string {
 // Unwrap returns Err.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// Untouched marks an error that a handler returns as one from before it touched the upstream
-// (no connection, a template that does not compile): the task used nothing of the limits,
-// and its charge is given back. The result is an *UntouchedError with the text of err; nil if
+// Untouched marks an error of a handler that failed before it touched the upstream (no
+// connection, a template that does not compile). The task used no units of the limits, so
+// its charge is given back. The result is an *UntouchedError with the text of err; nil if
 // err is nil. When in doubt whether the upstream counted the call, do not mark the error: a
-// charge given back wrongly overfills a window, a charge kept wrongly only delays tasks.
+// charge given back wrongly puts a window over its limit, a charge kept wrongly only delays tasks.
 func Untouched(err error) error {
 	if err == nil {
 		return nil

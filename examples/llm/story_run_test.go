@@ -31,7 +31,7 @@ func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s c
 	return status, s, log.String()
 }
 
-// short is a run of a few seconds.
+// short returns the arguments of a run of a few seconds.
 func short(args ...string) []string {
 	return append([]string{"-jobs", "60", "-window", "500ms", "-budget", "100000"}, args...)
 }
@@ -99,13 +99,13 @@ func TestRunWithAnotherProvider(t *testing.T) {
 	}
 }
 
-// cancelWriter cancels a run that has reported progress twice, which takes two seconds.
+// cancelWriter cancels a run once it has reported progress twice, after about two seconds.
 type cancelWriter struct {
 	text   bytes.Buffer
 	cancel context.CancelFunc
 }
 
-// Write is called under the program's lock.
+// Write needs no lock of its own: the program calls it under its lock.
 func (w *cancelWriter) Write(p []byte) (int, error) {
 	w.text.Write(p)
 	if strings.Count(w.text.String(), "prompts done") >= 2 {

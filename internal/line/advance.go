@@ -1,13 +1,13 @@
 package line
 
-// shortestAdvance is how long an advance lasts at least, us.
+// shortestAdvance is the shortest time for which an advance is worth charging, us.
 const shortestAdvance = 5000
 
-// advance charges a granted job's advance to the sub-windows in which the job starts. It returns the units and when the
-// first of these sub-windows ends, or hours close. There is no advance
+// advance charges a granted job's advance to the sub-windows in which the job starts. It returns the units of the
+// advance, and its end: when the first of these sub-windows ends or hours close. There is no advance
 //   - while any job waits or is booked;
 //   - under a scope key that has limits of its own, is paused, follows its upstream or does not enforce its limits;
-//   - under a running limit, or an unlimited one.
+//   - under a running limit, or a limit of unlimited units.
 func (l *Line) advance(job Job, lane *lane, at int64) (units, ends int64) {
 	units, ends = job.Advance, Never
 	if units == 0 || at > l.now || l.timers.len() > 0 {

@@ -11,23 +11,24 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	overdues ranked[int64] // when an overdue job is reported again
-	timers   ranked[int64] // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
-	// scores of flows whose share is not 1: the second in which a job last stated it times shareSecond, plus the share
+	overdues ranked[int64] // by job: when the overdue job is reported again
+	timers   ranked[int64] // by scope key: when a pull looks at it; by "=" and a job: when its booking's grace is over
+	// by flow, if its share is not 1: the second in which a job last stated the share times shareSecond, plus the share
 	shares ranked[int64]
 	claims map[string]claim // by scope key
 	set    map[string]scopeSet
-	all    scopeSet // its mode is set for all scopes
+	all    scopeSet // what is set for all scopes, which is only a mode
 
-	pulled  int64            // when it was pulled last
+	pulled  int64            // when the last pull was
 	settled map[string]int64 // marks of settled grants, and until when they are kept
 	runs    map[string]*run  // of grants that occupy places
 
-	playing bool // a forecast: a booked job is taken to start at its slot
+	playing bool // true in a forecast, which assumes that each booked job starts at its slot
 
 	// Looks is how many first jobs pulls have looked at so far.
 	Looks int
-	// Ends is the check at which a pull ends, as reported by a script that has taken its steps; 0: pulls do not end early.
+	// Ends is the number of the check at which a pull ends early, because a script that took all its steps ended there; 0:
+	// pulls do not end early.
 	Ends int
 
 	// Of one call:
@@ -54,7 +55,7 @@ type record struct {
 	costs   []int64
 	arrival int64
 	lane    string
-	counted bool // in the lengths of its scope keys' lines
+	counted bool // whether the job counts in the lengths of its scope keys' lines
 }
 
 type state int
@@ -62,10 +63,10 @@ type state int
 const (
 	waiting state = iota + 1
 	booked
-	overdue // its units count no more; it still has its entry in the lane
+	overdue // the job's units count no more; the job still has its element in the lane
 )
 
-// place is a job's in its lane.
+// element is a job's entry in its lane.
 type element struct {
 	arrival int64
 	costs   []int64
@@ -130,7 +131,7 @@ func costOf(lane *lane, costs []int64, name string) int64 {
 	return costs[slices.Index(lane.keys, name)]
 }
 
-// lookAnew makes a lane due whose first job has changed: the new first job may be lighter.
+// lookAnew makes the next pull look at a lane whose first job has changed: the new first job may be lighter.
 func (l *Line) lookAnew(lane *lane) {
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil && q.has(lane) {
@@ -139,7 +140,8 @@ func (l *Line) lookAnew(lane *lane) {
 	}
 }
 
-// leaveLane marks a job as gone from its lane: the next pull that reaches its entry passes over it.
+// leaveLane makes the next pull look at the lane of a job that leaves, if the job was the first. The job's element
+// stays until a pull reaches and skips it.
 func (l *Line) leaveLane(id string, known *record) {
 	if lane := l.lanes[known.lane]; lane != nil && lane.jobs[0].id == id {
 		l.lookAnew(lane)
@@ -162,9 +164,9 @@ func (l *Line) neverFits(lane *lane, costs []int64) *Held {
 	return nil
 }
 
-// blocked is the scope key under which a job has to wait that has its place at f: of those
-// that have no room for it by themselves the one whose room comes last, and when to look.
-// If each has room by itself, it is the one that moved the job last.
+// blocked returns the scope key under which a job has to wait whose earliest start is f, and when a pull should look
+// at that key. Of the scope keys that would have no room for the job even alone, it is the key in which room comes
+// last. If each key alone would have room, it is the key that moved the start last.
 func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int64) {
 	last := int64(-1)
 	for i, n := range lane.keys {
@@ -192,7 +194,7 @@ func (l *Line) spend(lane *lane, costs []int64, at, sign int64) {
 	}
 }
 
-// book books a job in every ledger, whatever the modes are: they may be others when the booking is taken back.
+// book books a job in every ledger, whatever the modes are: the modes may have changed when the booking is taken back.
 func (l *Line) book(lane *lane, costs []int64, at, sign int64) {
 	for i, name := range lane.keys {
 		l.key(name).book(at, sign*costs[i])

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The markers between which a document holds the table.
+// The markers before and after the table in a document.
 const (
 	tableBegins = "<!-- make reliability writes from here -->\n"
 	tableEnds   = "<!-- to here -->\n"
@@ -54,7 +54,7 @@ func number(cases string) int {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil {
-		return 1 << 30 // behind all rows with a number
+		return 1 << 30 // sorted after all rows with a number
 	}
 	return n
 }

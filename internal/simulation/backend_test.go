@@ -17,13 +17,13 @@ type backend interface {
 	// age deletes keys that have expired by Redis' clock, if the backend needs that. The caller
 	// holds the exchange's lock.
 	age(w *world)
-	// pass lets time pass for the keys; false if the backend cannot.
+	// pass lets keys expire as if a time had passed; it returns false if the backend cannot do so.
 	pass(d time.Duration) bool
-	// close ends the Redis that open has begun.
+	// close ends the Redis, or the connection to it, that open has opened.
 	close(w *world)
 }
 
-// memory is a miniredis. Its keys expire in virtual time, in leaps: to look at all keys at
+// memory is a miniredis. Its keys expire in virtual time, many at once: looking at all keys with
 // each command would cost a quarter of a run.
 type memory struct{ redis *miniredis.Miniredis }
 
@@ -38,7 +38,7 @@ func (m *memory) open(w *world) *exchange {
 
 func (m *memory) age(w *world) {
 	now := w.now()
-	if passed := now.Sub(w.latest); passed > 0 { // after a step back they live longer
+	if passed := now.Sub(w.latest); passed > 0 { // if the clock has stepped back, keys live longer
 		m.redis.FastForward(passed)
 		w.latest = now
 	}

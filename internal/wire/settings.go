@@ -17,7 +17,7 @@ type Setting struct {
 	// Value is limits or a mode's letter. A pause has none.
 	Value string
 	Until time.Time // when the setting ends by itself; zero if it does not
-	At    time.Time // when it was made
+	At    time.Time // when the setting was made
 	By    string
 	Why   string
 }
