@@ -1,5 +1,5 @@
--- The sliding log: a sorted set with a member for each unit, scored with its
--- time. ARGV: a name for the call, weight, window us, the units of each of KEYS.
+-- The sliding log: a sorted set with a member for each unit, scored with the time at which
+-- the unit was used. ARGV: a name for the call, weight, window in us, then the limit of each of KEYS in units.
 local weight, window = tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

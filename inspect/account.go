@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// account is the script usage's answer for one scope key.
+// account is what the script usage answers for one scope key.
 type account struct {
 	Usage
 	counted []line.Limit          // the limits as the scripts count them
@@ -17,7 +17,8 @@ type account struct {
 	ledgers []line.LedgerSnapshot // the ledgers' entries, if asked for
 }
 
-// accounts reads the answer of usage, which covers at least the first of the names.
+// accounts reads the answer of the script usage. It covers the first name, and as many of the next names as the
+// script had the time for.
 func (t *Inspector) accounts(reply any, names []string) ([]account, error) {
 	used, err := wire.ReadUsed(reply)
 	if err != nil || len(used.Keys) == 0 || len(used.Keys) > len(names) {

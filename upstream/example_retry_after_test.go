@@ -7,7 +7,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// The forms that upstreams send, read by the time of the response.
+// The forms of Retry-After that upstreams send. A date is read as a wait from the time of the response.
 func ExampleRetryAfter() {
 	date := time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC)
 	for _, value := range []string{"120", "2.0", "1m2.5s", "Wed, 04 Mar 2026 12:00:30 GMT", "1772625630", "soon"} {

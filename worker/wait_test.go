@@ -14,8 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestAskedToWait_PutsTheTaskBehindThePause follows one task: it costs no retry and no
-// units, and runs when the pause is over.
+// TestAskedToWait_PutsTheTaskBehindThePause follows one task: being asked to wait costs the task no retry and
+// no units, and the task runs when the pause is over.
 func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{300 * time.Millisecond, time.Second, 1500 * time.Millisecond,
@@ -47,7 +47,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 					t.Errorf("runs %s after the end of the pause, want at most 300ms", late)
 				}
 				if used, _ := w.usedOf("domain", "d"); used != 1 || w.ran(id) != 2 {
-					t.Errorf("%d units are used and it ran %d times, want 1 and 2", used, w.ran(id))
+					t.Errorf("%d units are used and the task ran %d times, want 1 and 2", used, w.ran(id))
 				}
 				if st := w.shaper.Stats(); st.PutBack != 1 || st.Granted != 2 {
 					t.Errorf("stats %+v, want 1 put-back and 2 grants", st)
@@ -61,7 +61,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 	}
 }
 
-// userHears is an asked without a RetryDelayFunc of its own.
+// userHears is like the type asked, but has no RetryDelayFunc of its own.
 type userHears struct{ asked }
 
 func (u *userHears) told() []error {
@@ -128,16 +128,16 @@ func TestAskedToWait_PausesTheKeyForAll(t *testing.T) {
 	t.Logf("the last start to each domain: without the pause %v, with it %v", without, with)
 	for _, domain := range []string{"d1", "d2"} {
 		if late := with[domain] - without[domain]; late.Abs() > time.Second {
-			t.Errorf("the last to %s starts %s later because of another domain's pause, want at most 1s", domain, late)
+			t.Errorf("the last task to %s starts %s later because of another domain's pause, want at most 1s", domain, late)
 		}
 	}
 	if got := with["d0"] - without["d0"]; got < pause-5*time.Second-time.Second || got > pause+time.Second {
-		t.Errorf("the last to the paused domain starts %s later, want about the pause of %s", got, pause)
+		t.Errorf("the last task to the paused domain starts %s later, want about the pause of %s", got, pause)
 	}
 }
 
 // TestAskedToWait_Together: all tasks of a lane are asked to wait while they run. Each is put
-// back once, with a slot after the pause, and none comes before.
+// back once, with a slot after the pause, and none runs before the pause is over.
 func TestAskedToWait_Together(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
@@ -150,7 +150,7 @@ func TestAskedToWait_Together(t *testing.T) {
 		}
 		w.until("all are put back", 3*time.Second, func() bool { return w.shaper.Stats().PutBack == tasks })
 		ends := w.state("domain", "d").Paused
-		time.Sleep(100 * time.Millisecond) // until asynq has written it
+		time.Sleep(100 * time.Millisecond) // until asynq has written the tasks to Redis
 		for n := range tasks {
 			info := w.task(fmt.Sprintf("%06d", n))
 			if !strings.HasPrefix(info.LastErr, "throttled: domain paused, starts about ") || info.NextProcessAt.Before(ends) {
@@ -170,7 +170,7 @@ func TestAskedToWait_Together(t *testing.T) {
 	})
 }
 
-// TestAskedToWait_Global pauses all.
+// TestAskedToWait_Global pauses the global scope: no task of any key starts before the pause is over.
 func TestAskedToWait_Global(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {

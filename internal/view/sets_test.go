@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
-// TestForgotten: limits and modes that were set a week ago without an end are forgotten. Those
-// that end, and those that are younger, are not.
+// TestForgotten: limits and modes that were set without an end, a week ago or earlier, count as forgotten. Limits and
+// modes that end, or that were set later, do not.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 8, 0, 0, 0, 0, time.UTC)

@@ -22,7 +22,7 @@ var bundledSeeds []byte
 // maxCustomer bounds the name of a customer, in bytes.
 const maxCustomer = 64
 
-// Seed is a page that a crawl starts from, and whom it is for.
+// Seed is a page that a crawl starts from, and the customer for whom it is fetched.
 type Seed struct {
 	Customer string
 	URL      *url.URL
@@ -30,7 +30,7 @@ type Seed struct {
 
 // SeedList is the content of one file of seeds.
 type SeedList struct {
-	Name  string // where it came from
+	Name  string // the file's path, or that the seeds are the bundled ones
 	ID    string // 12 hex digits of the content's hash
 	Seeds []Seed
 }
@@ -53,8 +53,8 @@ func OpenSeeds(path string) (*SeedList, error) {
 	return &SeedList{Name: name, ID: hex.EncodeToString(hash[:6]), Seeds: seeds}, nil
 }
 
-// parseSeeds reads a customer and a URL from each line, after a first line that
-// names them.
+// parseSeeds reads a customer and a URL from each line, after a first line with the
+// names of these columns.
 func parseSeeds(r io.Reader) ([]Seed, error) {
 	rows := csv.NewReader(r)
 	rows.FieldsPerRecord = 2

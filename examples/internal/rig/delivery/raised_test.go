@@ -38,6 +38,6 @@ func TestRaised(t *testing.T) {
 		t.Errorf("want -, got +\n%s", diff)
 	}
 	if line := raisedLine(r, "a"); len(line) != 4 || line[3].At != 2 || line[3].Units != 4 {
-		t.Errorf("the line of the limit is %v", line)
+		t.Errorf("the limit is drawn as %v, want 4 points that end with 4 units at 2 s", line)
 	}
 }
