@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Of a picture, in pixels: two panels side by side, and in each the plot with its margins.
+// The sizes of a picture, in pixels: two panels side by side, each with a plot and its margins.
 const (
 	panelWidth, panelHeight = 440, 270
 	marginLeft, marginRight = 46, 12
@@ -20,21 +20,21 @@ const (
 	plotHeight              = panelHeight - marginTop - marginBottom
 )
 
-// panel is one drain as it is drawn.
+// panel is one half of the picture: one drain.
 type panel struct {
 	title string
 	is    outcome
 	level []step // how many jobs started in the window that ends at each instant
 }
 
-// step is a level from an instant on.
+// step says that the level is at a number of jobs from an instant on.
 type step struct {
 	at   time.Duration
 	jobs int
 }
 
-// draw drains the same backlog by asynq's recipe and by the middleware, and draws how
-// many jobs started in each window beside the limit of all.
+// draw drains the same backlog by asynq's recipe and by the middleware. It draws how
+// many jobs started in each window, and the global limit.
 func (b *bench) draw(ctx context.Context) error {
 	b.say("%d jobs of %d tenants under two limits, by asynq's recipe", b.jobs, drainTenants)
 	recipe, err := b.recipe(ctx)
@@ -57,8 +57,8 @@ func (b *bench) draw(ctx context.Context) error {
 	return os.WriteFile(b.picture, []byte(svg), 0o644) //nolint:gosec // a picture is for everybody
 }
 
-// levels are how many of the starts, which are in order, lie in the window that ends at
-// each instant at which that changes.
+// levels counts the starts, which are in order, in the window that ends at an instant. It returns a step
+// for each instant at which this count changes.
 func levels(starts []started) []step {
 	type change struct {
 		at time.Duration
@@ -73,7 +73,7 @@ func levels(starts []started) []step {
 		if a.at != b.at {
 			return int(a.at - b.at)
 		}
-		return a.by - b.by // a start that leaves makes room for one of this instant
+		return a.by - b.by // at one instant, count a start that leaves the window before a start that enters it
 	})
 	all := make([]step, 0, len(changes))
 	jobs := 0
@@ -152,8 +152,8 @@ func (p panel) draw(svg *strings.Builder, s scale) {
 		figure(p.is.putBacks), 100*p.is.worst)
 }
 
-// area is the outline of what lies below the level. Of what happens within half a pixel it
-// has the most.
+// area returns the outline of the area below the level. If the level changes several times within half a pixel,
+// the outline has the highest of these levels.
 func (p panel) area(s scale) string {
 	var path strings.Builder
 	fmt.Fprintf(&path, "M%.1f %.1f", s.x(0), s.y(0))
@@ -172,7 +172,7 @@ func (p panel) area(s scale) string {
 	return path.String()
 }
 
-// figure has two digits.
+// figure formats a number with two digits.
 func figure(f float64) string {
 	if f < 10 {
 		return fmt.Sprintf("%.1f", f)

@@ -17,30 +17,30 @@ type Line struct {
 	// Scope and Key name the scope key; Key is empty for Global. Only the hash of a
 	// very long key is known; it begins with ~.
 	Scope, Key string
-	// Flows is how many flows wait there. A flow is a key of the fair scope and has one lane or
-	// more.
+	// Flows is how many flows wait under the scope key. A flow is a key of the fair scope and has one
+	// lane or more.
 	Flows int64
 	// Looked is when a pull looks at the scope key again, on Redis' clock; zero if a pull looks
 	// at it only after a change.
 	Looked time.Time
 }
 
-// LinesPage is a part of all that waits.
+// LinesPage is one page of the scope keys under which jobs wait.
 type LinesPage struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
 	// Lines are the scope keys of this page.
 	Lines []Line
-	// Next is where the next page begins; empty if this was the last.
+	// Next is where the next page begins; empty if this was the last page.
 	Next string
 }
 
 // mostOnPage is how many entries one page has.
 const mostOnPage = lanes.MostOnPage
 
-// Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
-// the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
-// one that has no room for its first job. Scope keys that come or go while pages are read may be listed
+// Lines returns a page of the scope keys under which jobs wait. from is the Next of the last page; empty
+// asks for the first page. Each waiting lane stands under exactly one scope key, which has no room
+// for the lane's first job. Scope keys that come or go while pages are read may be listed
 // once, twice or not at all. Lines changes nothing, blocks for one round trip, and fails as Usage does.
 func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	p, err := t.page(ctx, wire.LinesKeys, from)
@@ -77,7 +77,7 @@ func (t *Inspector) page(ctx context.Context, kind, from string, of ...string) (
 	return t.in.Lanes().Page(ctx, kind, int64(place), of...)
 }
 
-// lineOf returns the line of a scope key, with the earliest time of a pull's look.
+// lineOf returns the line of a scope key. Its Looked is the earliest time at which a pull looks at the key.
 func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
 	scope, key, is := wire.SplitScopeKey(name)
 	p.Refuse(!is)

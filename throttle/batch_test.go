@@ -21,8 +21,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// twins are two throttles on one server that read the same time: one is asked job by job, the
-// other for all jobs at once.
+// twins are two throttles on one server that read the same time: one decides job by job, the
+// other decides for all jobs at once.
 type twins struct {
 	client   *redis.Client
 	one, all *scripted
@@ -38,8 +38,8 @@ func newTwins(t testing.TB, client *redis.Client, scopes []throttle.Scope, optio
 }
 
 // alike asks both throttles and fails the test if an answer, or what is left in Redis, differs.
-// Jobs that come together arrive a microsecond after each other, so that they have an order; and
-// all answers have the Next of the last.
+// Some differences are expected: jobs that come together arrive a microsecond after each other, so that they have
+// an order, and all their answers have the Next of the last job.
 func (tw twins) alike(t testing.TB, jobs []throttle.Job) (outcomes map[string]int) {
 	t.Helper()
 	outcomes = make(map[string]int)
@@ -59,12 +59,12 @@ func (tw twins) alike(t testing.TB, jobs []throttle.Job) (outcomes map[string]in
 		outcomes[strings.TrimPrefix(fmt.Sprintf("%T ", gotErr), "<nil> ")+got.Outcome.String()]++
 	}
 	if diff := cmp.Diff(tw.left(t, tw.one), tw.left(t, tw.all)); diff != "" {
-		t.Errorf("what is kept (-one by one +all):\n%s", diff)
+		t.Errorf("the state in Redis (-one by one +all):\n%s", diff)
 	}
 	return outcomes
 }
 
-// left returns what a throttle has in Redis, by the ends of its keys, without arrivals.
+// left returns the values that a throttle has in Redis, without arrivals, by the ends of their keys.
 func (tw twins) left(t testing.TB, s *scripted) map[string]string {
 	t.Helper()
 	ends := make(map[string]string)
@@ -87,8 +87,8 @@ func (tw twins) left(t testing.TB, s *scripted) map[string]string {
 	return ends
 }
 
-// TestReserveAllIsReserve: the same answers, errors and state as job by job, in their
-// order, for jobs of all kinds: right and wrong ones, plans, the same job again.
+// TestReserveAllIsReserve: ReserveAll leads to the same answers, errors and state as Reserve for one job after
+// the other, for jobs of all kinds: valid and invalid jobs, plans, the same job again.
 func TestReserveAllIsReserve(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
@@ -150,8 +150,8 @@ func drawBatchJob(random *rand.Rand, id string) throttle.Job {
 	return job
 }
 
-// TestReserveAllErrorsAtTheirPlaces: the error of one job is its answer, and does not affect the
-// others.
+// TestReserveAllErrorsAtTheirPlaces: the error of one job is in the answer of this job, and does not affect the
+// other jobs.
 func TestReserveAllErrorsAtTheirPlaces(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -221,7 +221,7 @@ type hooked struct {
 	calls    atomic.Int64
 	fail     atomic.Bool
 	failed   []any  // the last call that was failed
-	answered func() // after the server has answered; nil for nothing
+	answered func() // called after the server has answered; may be nil
 }
 
 var errHooked = errors.New("the hook says no")
@@ -343,12 +343,12 @@ func TestReserveAllContextEnds(t *testing.T) {
 			t.Errorf("ended before: %d used and %d booked, want none", u, b)
 		}
 		reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
-		th.AwaitPublished() // the hook hears of those calls too
+		th.AwaitPublished() // the hook would count the calls that publish, too
 		ctx, cancel := context.WithCancel(t.Context())
 		given := make(chan struct{})
 		hook.answered = func() {
 			cancel()
-			<-given // the answer comes after the caller has gone
+			<-given // the answer comes after the caller has stopped waiting
 		}
 		jobs := manyJobs(250)
 		answers := th.ReserveAll(ctx, jobs)
@@ -405,7 +405,7 @@ func TestReserveAllLoadsTheScript(t *testing.T) {
 	})
 }
 
-// TestReserveAllUnderSetLimits: limits that another process has set since are in force
+// TestReserveAllUnderSetLimits: limits that another process has set in the meantime are in force
 // for each of the jobs.
 func TestReserveAllUnderSetLimits(t *testing.T) {
 	t.Parallel()
@@ -452,7 +452,7 @@ func TestReserveAllUnderSetLimits(t *testing.T) {
 			[]throttle.Job{{ID: "1", Weight: 1, Keys: of("d")}, {ID: "9", Weight: 9, Keys: of("d")}})
 		var wrong *throttle.BlockedError
 		if blocked[0].Err != nil || !errors.As(blocked[1].Err, &wrong) {
-			t.Errorf("heavier than what was set: got %v and %v", blocked[0].Err, blocked[1].Err)
+			t.Errorf("a job heavier than the limit that was set: got %v and %v", blocked[0].Err, blocked[1].Err)
 		}
 	})
 }
@@ -477,8 +477,8 @@ func TestReserveAllWithoutPipeline(t *testing.T) {
 }
 
 // TestReserveAllRedisAway: the fallback answers each job, or the job has an error with the nonce
-// to ask again with; the observer gets an event for each. Once the breaker is open, Redis is left
-// alone for all of them.
+// to ask again with; the observer gets an event for each job. Once the breaker is open, Redis is not called
+// for any of the jobs.
 func TestReserveAllRedisAway(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
@@ -525,9 +525,9 @@ func TestReserveAllRedisAway(t *testing.T) {
 	})
 }
 
-// TestF01_ReserveAllCutInTheMiddle: the connection is cut before the answer to some of the
-// jobs has come. They are asked again under the same nonces, by the client or by the
-// caller: each job is charged once.
+// TestF01_ReserveAllCutInTheMiddle: the connection is cut before the answer for some of the
+// jobs has come. The client or the caller asks for these jobs again with the same nonces:
+// each job is charged once.
 func TestF01_ReserveAllCutInTheMiddle(t *testing.T) {
 	t.Parallel()
 	clients := map[string]func(t testing.TB, addr string) *redis.Client{"once": onceClient, "default": defaultClient}
@@ -557,8 +557,8 @@ func TestF01_ReserveAllCutInTheMiddle(t *testing.T) {
 	}
 }
 
-// again asks for jobs that must be granted, and once more for jobs whose answers were lost. It
-// returns how many these were.
+// again asks for jobs that must be granted, and once more for the jobs whose answers were lost. It
+// returns how many answers were lost.
 func again(t *testing.T, th *throttle.Throttle, jobs []throttle.Job) int {
 	t.Helper()
 	var lost []throttle.Job

@@ -11,15 +11,15 @@ import (
 // lineTimer is when to pull next, as far as this process knows.
 type lineTimer struct {
 	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
-	puller sync.Mutex   // held by the goroutine that pulls for all that wait in this process
+	puller sync.Mutex   // held by the goroutine that pulls for all callers of Wait in this process
 	pulled time.Time    // when this process last pulled; guarded by puller
 
 	mu   sync.Mutex
-	asOf time.Time // on Redis' clock
-	due  time.Time // by the local clock; zero: nothing waits
+	asOf time.Time // when Redis gave the answer that set due, on Redis' clock
+	due  time.Time // when to pull next, by the local clock; zero: no job waits
 }
 
-// drivenFor is how long after a Driver's pull Wait leaves the pulling to it.
+// drivenFor is how long, after a pull of a Driver, Wait leaves the pulling to the Driver.
 const drivenFor = 2 * time.Second
 
 func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }

@@ -24,8 +24,8 @@ var badScopeKeys = map[string]struct{ scope, key, field string }{
 	"a scope with a separator": {"tenant:acme", "x", "scope"},
 }
 
-// TestPauseRefuses: a bad scope key or time gets a typed error that names what is
-// wrong, and nothing is written.
+// TestPauseRefuses: for a bad scope key or time, Pause returns a typed error that names the bad argument,
+// and writes nothing.
 func TestPauseRefuses(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -118,7 +118,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 }
 
 // TestWaitBehindAPause: a job in Wait starts when the pause ends, or soon after Resume has ended
-// it.
+// the pause.
 func TestWaitBehindAPause(t *testing.T) {
 	t.Parallel()
 	for name, resumed := range map[string]bool{"it ends": false, "it is ended": true} {
@@ -141,7 +141,7 @@ func TestWaitBehindAPause(t *testing.T) {
 						t.Fatalf("%+v, %v", r, err)
 					}
 					if !resumed && took != time.Minute || resumed && (took < 20*time.Second || took > 21*time.Second) {
-						t.Errorf("it took %s", took)
+						t.Errorf("Wait took %s", took)
 					}
 				})
 		})
@@ -161,15 +161,15 @@ func TestPausesVanish(t *testing.T) {
 		}{
 			{"a", time.Minute, time.Minute},
 			{"b", 24 * time.Hour, 24 * time.Hour},
-			{"b", time.Second, 24 * time.Hour}, // a longer one goes on
+			{"b", time.Second, 24 * time.Hour}, // the longer pause goes on
 			{"c", time.Second, time.Second},
-			{"c", time.Hour, time.Hour}, // made longer
+			{"c", time.Hour, time.Hour}, // the pause is made longer
 		} {
 			if _, err := s.Pause(dawn, "tenant", row.key, dawn.Add(row.until)); err != nil {
 				t.Fatal(err)
 			}
 			if left := ttl(t, client, name(row.key)); left < row.want-time.Second || left > row.want+row.want/2+5*time.Minute {
-				t.Errorf("paused for %s, then %s is paused for %s: it lives %s, want that and little more",
+				t.Errorf("paused for %s, %s should be paused for %s; its key in Redis lives %s, want little more than the pause",
 					row.until, row.key, row.want, left)
 			}
 		}
@@ -179,7 +179,7 @@ func TestPausesVanish(t *testing.T) {
 			}
 		}
 		if left := keyspace(t, client, s.throttle); len(left) != 0 {
-			t.Errorf("resumed, there is still %v", left)
+			t.Errorf("after Resume, Redis still has %v", left)
 		}
 		for _, name := range keyNames(t, client, s.throttle) {
 			if ttl(t, client, name) <= 0 {
@@ -189,8 +189,8 @@ func TestPausesVanish(t *testing.T) {
 	})
 }
 
-// TestPauseThatIsOverLeavesNothing: jobs that came under a pause and left again leave nothing
-// behind: when all is over and was looked at, Redis has only keys that expire.
+// TestPauseThatIsOverLeavesNothing: jobs that came during a pause leave nothing behind. When the pause is over and
+// pulls have looked at the scope key, Redis has only keys that expire.
 func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -212,7 +212,7 @@ func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 			for _, r := range pulled.Booked {
 				booked[r.Job.ID] = r.Start.Sub(dawn)
 				if r.Start.Before(dawn.Add(time.Minute)) {
-					t.Errorf("%s is booked for %s, in the pause", r.Job.ID, r.Start.Sub(dawn))
+					t.Errorf("%s is booked for %s, during the pause", r.Job.ID, r.Start.Sub(dawn))
 				}
 			}
 			if slot, is := booked["stays"]; is && at >= slot {
@@ -221,7 +221,7 @@ func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 			}
 		}
 		if len(booked) != 1 {
-			t.Errorf("booked %v, want who stayed", booked)
+			t.Errorf("booked %v, want only the job that stayed", booked)
 		}
 		for _, name := range keyNames(t, client, s.throttle) {
 			if ttl(t, client, name) <= 0 {
@@ -231,7 +231,7 @@ func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestSettingsSurvive: settings live on though nothing runs for a year, and are gone when they are
+// TestSettingsSurvive: settings stay in Redis although no process runs for a year, and are gone once they are
 // taken back.
 func TestSettingsSurvive(t *testing.T) {
 	t.Parallel()
@@ -246,7 +246,7 @@ func TestSettingsSurvive(t *testing.T) {
 	}
 	for _, name := range keyNames(t, client, th) {
 		if ttl(t, client, name) <= 0 {
-			t.Errorf("with a pause only %s has no expiry", name)
+			t.Errorf("%s has no expiry, although nothing but a pause is set", name)
 		}
 	}
 	if err := inspect.New(th).SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(2)}); err != nil {
@@ -282,15 +282,15 @@ func TestSettingsSurvive(t *testing.T) {
 		}
 	}
 	if left := keyspace(t, client, th); len(left) != 0 {
-		t.Errorf("taken back, there is still %v", left)
+		t.Errorf("after all settings were taken back, Redis still has %v", left)
 	}
 	if state := inForce(t, th, "tenant", "a"); state.SetFor != "" {
 		t.Errorf("taken back: %+v", state)
 	}
 }
 
-// TestForeignControls: a text that is no setting, under the control key or under a scope key, is an
-// error, and nothing is decided or written.
+// TestForeignControls: if the control key or a scope key has a text that is no setting, every call returns ErrState,
+// and nothing is decided or written.
 func TestForeignControls(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

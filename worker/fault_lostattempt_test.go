@@ -14,8 +14,8 @@ import (
 )
 
 // serveForgetful starts a server that is cut off from asynq's Redis for 1.5 s at the end of
-// each attempt that lost chooses: asynq cannot write how the attempt ended, and finds the task
-// when its lease is over.
+// each attempt for which lost returns true: asynq cannot write how the attempt ended, and recovers the
+// task when its lease is over.
 func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 	w.serveForgetfulBehind(func(err error) error { return err }, cfg, lost)
 }
@@ -34,7 +34,7 @@ func (w *world) serveForgetfulBehind(outer func(err error) error, cfg asynq.Conf
 	}))
 }
 
-// wrapping is a middleware that says what kind of task failed.
+// wrapping stands for a middleware that wraps errors: it adds the kind of the task that failed.
 func wrapping(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 		outer            func(err error) error
 	}{{0, 1, "", asItIs}, {0, 3, "", asItIs}, {1, 1, "", asItIs}, {0, 1, ", behind a middleware", wrapping}} {
 		t.Run(fmt.Sprintf("MaxRetry %d, %d lost%s", row.maxRetry, row.losses, row.middleware), func(t *testing.T) {
-			window := time.Duration(row.losses)*2*time.Minute + 10*time.Second // which the losses are over in
+			window := time.Duration(row.losses)*2*time.Minute + 10*time.Second // longer than all the losses take
 			inBubble(t, perTenant(1, window), func(t *testing.T, w *world) {
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
 					if id, _ := asynq.GetTaskID(ctx); id == "000001" && w.ran(id) <= row.maxRetry {
@@ -79,18 +79,18 @@ func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 				w.withinLimits()
 				w.archived(0)
 				if got := w.ran(id); got != row.maxRetry+1 {
-					t.Errorf("its handler was called %d times, want %d", got, row.maxRetry+1)
+					t.Errorf("the task's handler was called %d times, want %d", got, row.maxRetry+1)
 				}
 				if left != 0 {
-					t.Errorf("%d put-backs fewer were lost than this is about", left)
+					t.Errorf("%d of the %d put-backs were not lost", left, row.losses)
 				}
 			})
 		})
 	}
 }
 
-// TestLostAttemptLeavesTheLastOne loses a put-back and then lets the handler fail: that attempt is
-// the last of the task's own, and no spare one runs.
+// TestLostAttemptLeavesTheLastOne loses a put-back and then lets the handler fail. The failed attempt is
+// the last of the task's own attempts, and no spare attempt runs.
 func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -131,8 +131,8 @@ func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 	}
 }
 
-// TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as with a task that
-// takes its process down: asynq archives the task in the end.
+// TestSpareRetriesHaveAnEnd loses each attempt after its handler has run, as with a task that
+// crashes its process: asynq archives the task in the end.
 func TestSpareRetriesHaveAnEnd(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()

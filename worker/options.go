@@ -25,8 +25,8 @@ const (
 type Options struct {
 	// MaxWait is how long a task may wait for its start inside the handler,
 	// where it occupies one of the server's workers. A task further from its
-	// start goes back to asynq and is woken half a MaxWait before it. Longer
-	// makes starts more punctual, shorter leaves more workers free.
+	// start goes back to asynq and is woken half a MaxWait before its start. A longer
+	// MaxWait makes starts more punctual, a shorter one leaves more workers free.
 	// 0 means DefaultMaxWait; 10 ms to 5 s.
 	MaxWait time.Duration
 	// Backoff is the shortest time after which a task comes back when Redis cannot
@@ -35,18 +35,19 @@ type Options struct {
 	// a process come back as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
-	// MaxAskedWait is the longest that one reply of an upstream closes a key for, by a WaitError
-	// or by Report. A longer wait is cut to this, and so is DefaultAskedWait.
+	// MaxAskedWait is the longest time for which one reply of an upstream closes a key, by a WaitError
+	// or by Report. A longer wait is cut to MaxAskedWait, and so is DefaultAskedWait.
 	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
 	MaxAskedWait time.Duration
 	// Expired is called for a task that cannot start by its deadline (Job.Deadline, ExpiresIn or
 	// asynq.Deadline), in place of the handler, with the handler's context. Its return value is
 	// the task's result for asynq, as if the handler had returned it: nil ends the task, an
 	// error that wraps asynq.SkipRetry archives it, another error is a failure, after which
-	// Expired is called again. Drop deletes the task. nil archives it, with the reason.
+	// Expired is called again. The function Drop deletes the task. If Expired is nil, the task is
+	// archived with the reason.
 	Expired func(ctx context.Context, task *asynq.Task, late *throttle.DeadlineError) error
 	// KeepRunning lets a handler run on after its task has lost its places under a running limit.
-	// Without it, the handler's context ends shortly before, with ErrPlaceLost as the cause.
+	// Without KeepRunning, the handler's context ends shortly before the places are lost, with ErrPlaceLost as the cause.
 	KeepRunning bool
 	// Estimator fills in the Weight of a job whose JobFunc gave none, and learns from what
 	// handlers settle (Settle). It does not learn from refunds and SettleCosts, nor from other

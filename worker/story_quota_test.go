@@ -8,8 +8,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestDrainOverAnEdge: tasks of four tenants use up a quota, and 16 workers go on when it begins anew, a quarter of an
-// hour later: at once, each tenant with its share, and with one put-back for each that waits.
+// TestDrainOverAnEdge: tasks of four tenants use up a quota, whose next period begins a quarter of an hour later. Then
+// 16 workers go on at once: each tenant has its share, and each task that waited was put back once.
 func TestDrainOverAnEdge(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
@@ -23,11 +23,11 @@ func TestDrainOverAnEdge(t *testing.T) {
 		_, edge := of.Period(time.Now())
 		c := w.crossed(tasks, edge, 20*time.Minute)
 		if c.before != units {
-			t.Errorf("%d started before the edge, want %d", c.before, units)
+			t.Errorf("%d tasks started before the edge, want %d", c.before, units)
 		}
 		c.expectShares(t, units/4, units/20)
 		if took := w.makespan() - edge.Sub(w.began); took > 10*time.Second {
-			t.Errorf("the last started %s after the edge", took)
+			t.Errorf("the last task started %s after the edge", took)
 		}
 		w.expectPutBacks(tasks + tasks/10)
 	})

@@ -32,7 +32,7 @@ func TestStepsAgreeWithTheClock(t *testing.T) {
 	}
 }
 
-// onDays are events of a day each, from 1 December on, at noon in Paris.
+// onDays returns one event for each day, from 1 December on, at noon in Paris.
 func onDays(t *testing.T, units ...int64) []Event {
 	t.Helper()
 	var events []Event
@@ -42,7 +42,7 @@ func onDays(t *testing.T, units ...int64) []Event {
 	return events
 }
 
-// A ramp is checked as the quotas of its steps, each on its days; what was held, from then on.
+// A ramp is checked as quotas: each step on the days that it lasts, and a held step from the day on which it was held.
 func TestCheckRamp(t *testing.T) {
 	t.Parallel()
 	ramp := throttle.Ramp("5 10 20/day from 2026-12-02 @Europe/Paris")
@@ -52,7 +52,7 @@ func TestCheckRamp(t *testing.T) {
 		name    string
 		events  []Event
 		changes []Change
-		worst   []int64 // of each step, that of no units first
+		worst   []int64 // the fullest day of each step; the first step has no units
 		over    []int
 	}{
 		{"within each step", onDays(t, 0, 5, 10, 20, 20), nil, []int64{0, 5, 10, 20}, []int{0, 0, 0, 0}},
@@ -77,7 +77,7 @@ func TestCheckRamp(t *testing.T) {
 	}
 }
 
-// The last of some units starts in the first period whose steps have taken them.
+// The last of some units starts, at best, in the first period by which the steps so far have room for all units.
 func TestOptimumOfRamp(t *testing.T) {
 	t.Parallel()
 	ramp := throttle.Scope{Name: throttle.Global,
@@ -86,7 +86,7 @@ func TestOptimumOfRamp(t *testing.T) {
 		1: 12 * time.Hour, 5: 12 * time.Hour, 6: 36 * time.Hour, 15: 36 * time.Hour, 35: 60 * time.Hour, 36: 84 * time.Hour,
 	} {
 		if got := Optimum(onDays(t, units), Law{Scopes: []throttle.Scope{ramp}}); got != want {
-			t.Errorf("%d units from the day before it: got %s, want %s", units, got, want)
+			t.Errorf("%d units from the day before the ramp begins: got %s, want %s", units, got, want)
 		}
 	}
 }

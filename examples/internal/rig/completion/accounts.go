@@ -1,6 +1,6 @@
 package completion
 
-// charges is what a prompt was charged, and what it took by the record, in tokens.
+// charges is how many tokens a prompt was charged, and how many it used according to the record.
 type charges struct {
 	settled   int64 // by the charges that were settled
 	estimated int64 // by the charges that stay as estimated
@@ -8,7 +8,7 @@ type charges struct {
 }
 
 // mischarged counts the prompts whose charge differs from their use in the record. A charge
-// that stays as estimated is the most that its attempt can have used.
+// that stays as estimated counts as right if its attempt used at most the estimate.
 func (r result) mischarged() int {
 	prompts := make(map[string]charges)
 	for _, g := range r.granted {
@@ -36,9 +36,9 @@ func (r result) mischarged() int {
 	return wrong
 }
 
-// budgetsRight reports whether the throttle's account of the budgets has grown by the charges. A
+// budgetsRight reports whether the used units of the budgets have grown by the charges. A
 // charge whose settling failed may be settled all the same, if only the answer was lost. With a
-// Redis outside the process, other programs may use the budgets too: then it is not checked.
+// Redis outside the process, other programs may use the budgets too: then budgetsRight checks nothing.
 func (r result) budgetsRight() bool {
 	if !r.inside {
 		return true
