@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// busy is a setting in which jobs come at a rate: so many tenants in turn, each job to the next process.
+// busy is a load of jobs at a fixed rate: the tenants take turns, and each job comes to the next process.
 type busy struct {
 	window             time.Duration
 	processes, tenants int
@@ -61,7 +61,7 @@ func advance(ctx context.Context, b *bench) error {
 	})
 }
 
-// busy has jobs come for some time, and notes what one costs. What the server does while nobody asks is subtracted.
+// busy lets jobs come for some time, and notes what one job costs. The work of an idle server is subtracted.
 func (b *bench) busy(ctx context.Context, s *server, client *redis.Client, setting busy, name string,
 	lasts time.Duration, of *perJob) error {
 	limit := throttle.Per(100_000_000, setting.window)

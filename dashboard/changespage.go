@@ -24,7 +24,7 @@ type changeRow struct {
 	At         time.Time
 	Why        string
 	From, To   settingText
-	Text       string    // the setting
+	Text       string    // the setting in force
 	Until      time.Time // when the setting ends by itself
 }
 
@@ -97,7 +97,7 @@ func (b *board) setRows(set []inspect.Setting) []changeRow {
 		case "limits":
 			row.Text = view.LimitTexts(s.Limits)
 			if own := b.keys[scopeKey{s.Scope, s.Key}]; own != nil && own.err == nil && own.usage.SetFor == "key" {
-				row.Text = limitsInForce(own.usage) // as the scope key's own row shows them, which was read later
+				row.Text = limitsInForce(own.usage) // as the row of the scope key shows its limits, which were read later
 			}
 		case "mode":
 			row.Text = "mode " + s.Mode

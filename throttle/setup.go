@@ -27,13 +27,13 @@ type setup struct {
 	now     func() time.Time // nil in production: Redis' own clock
 }
 
-// keys are the Redis keys of one throttle. The scripts build them from the prefix; a call declares
-// only the control key, for the route.
+// keys are the Redis keys of one throttle. The scripts build the keys from the prefix. A call declares
+// only the control key, which decides to which node of a cluster the call goes.
 type keys struct{ prefix, control string }
 
 func newKeys(name string) keys { return keys{wire.Prefix(name), wire.ControlKey(name)} }
 
-// newSetup makes a setup from checked parts.
+// newSetup makes a setup. Its arguments have been checked.
 func newSetup(name, fair string, scopes []Scope, options Options, redis *caller) *setup {
 	return &setup{
 		name:    name,
@@ -65,7 +65,7 @@ func (t *setup) scopeKey(ctx context.Context, scope, key string) error {
 		return &ArgumentError{Argument: "key", Reason: "is empty, and scope " + scope + " has keys"}
 	case wire.IsHash(key):
 		return &ArgumentError{Argument: "key", Value: key,
-			Reason: "stands for a key that is too long to be kept: name that one"}
+			Reason: "is the hash of a key that is too long to be kept: give the key itself"}
 	}
 	return nil
 }

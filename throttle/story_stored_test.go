@@ -13,12 +13,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// comers are jobs of a backlog that always stands and of tenants that come, start and go, by a time of
-// the test's. Each asks when its slot has come.
+// comers are the jobs of a backlog that never ends, and of tenants that come, start one job and go. The test
+// sets the time. Each job asks again when its slot has come.
 type comers struct {
 	s       *scripted
 	now     time.Time
-	comes   map[string]time.Time // of those booked
+	comes   map[string]time.Time // the slots of the booked jobs
 	waits   map[string]throttle.Job
 	granted int
 }
@@ -54,7 +54,8 @@ func (c *comers) tick(t *testing.T) {
 	}
 }
 
-// stored is how many elements and bytes the keys of one kind have: the largest of them, and all.
+// stored is how many keys of one kind there are, how many elements the largest key has, and how many bytes the longest
+// element.
 type stored struct{ keys, elements, bytes int }
 
 // storedBy reads what a throttle has in Redis, by the kinds of its keys.
@@ -97,14 +98,14 @@ func sizeOf(t *testing.T, client *redis.Client, key string) (elements, longest i
 	return len(texts), longest
 }
 
-// mostStored returns how large each kind of key may be, by the number of jobs that have not started, of
-// tenants that have such a job, and of tenants that count in a window.
+// mostStored returns how large each kind of key may be. jobs is the number of jobs that have not started, waiting the
+// number of tenants with such a job, and counted the number of tenants with units in a window.
 func mostStored(jobs, waiting, counted int) map[string]stored {
 	const (
-		entries = 64 + 2*16*32 // a line of text, and what is spent and booked of a few sub-windows
-		id      = 400          // with its costs, and the lane
+		entries = 64 + 2*16*32 // a line of text, and the spent and the booked units of a few sub-windows
+		id      = 400          // the ID of a job with its costs and its lane
 	)
-	queues := waiting + 1 // of a tenant and of global
+	queues := waiting + 1 // one for each waiting tenant, and one for global
 	return map[string]stored{
 		"control": {1, 1, 1},
 		"key":     {counted + waiting + 1, 1, 2*entries + jobs*2*32}, // with the bookings
@@ -117,15 +118,15 @@ func mostStored(jobs, waiting, counted int) map[string]stored {
 		"lanes":   {2 * queues, waiting + 8, id},
 		"tags":    {queues, 16 + 4*waiting, id},
 		"finish":  {queues, 16 + 4*waiting, id},
-		"claims":  {1, 2 * queues, id},           // of a queue a claim and a walk
-		"shares":  {1, min(counted, 10_000), id}, // of ten days
+		"claims":  {1, 2 * queues, id},           // a claim and a walk for each queue
+		"shares":  {1, min(counted, 10_000), id}, // the shares that jobs of ten days have stated
 		"pulled":  {1, 1, 16},
 		"asked":   {1, 1, 64 * id},
 	}
 }
 
-// TestWhatIsStoredIsBounded: tenants come, start one job and go while a backlog stands. However many have
-// been here, what is in Redis is bounded by the jobs that wait now and by what counts in the windows.
+// TestWhatIsStoredIsBounded: tenants come, start one job and go while a backlog waits. However many tenants have
+// come so far, the size of the data in Redis is bounded by the jobs that wait now and by the units in the windows.
 func TestWhatIsStoredIsBounded(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -1,9 +1,9 @@
 // Package upstream reads what servers say about their limits: how long an HTTP or SMTP server asks
-// clients to wait, and what is left of the limits of an HTTP API. It needs neither a throttle nor
-// a queue, and serves any client:
+// clients to wait, and how many units of its limits an HTTP API reports as left. The package needs neither
+// a throttle nor a queue, and serves any client:
 //
 //	if wait, asked := upstream.HTTPWait(resp); asked {
-//		// do not call that server for so long
+//		// do not call that server again until wait is over
 //	}
 //
 // A handler of package worker then returns worker.AskedToWait(scope, wait, err), and passes the

@@ -7,8 +7,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// TestWrappedTwice: a shaper that is around a handler twice reserves each task once, and
-// says so once.
+// TestWrappedTwice: a shaper that wraps a handler twice reserves each task once, and logs
+// the mistake once.
 func TestWrappedTwice(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(2, 10*time.Second), func(t *testing.T, w *world) {

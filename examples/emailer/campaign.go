@@ -18,8 +18,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// taskType is the type of the asynq tasks that stand for a mail each. Its
-// payload is the mail's id; what the throttle needs is in the headers.
+// taskType is the type of the asynq tasks, each of which stands for one mail. The
+// payload of a task is the mail's id; what the throttle needs is in the headers.
 const taskType = "mail:send"
 
 // headerWeight is the header with a task's weight. The headers with its keys are named
@@ -27,7 +27,7 @@ const taskType = "mail:send"
 const headerWeight = "weight"
 
 // retention is how long asynq remembers a delivered mail: during that time, a second
-// run does not send it again. It is longer than a campaign takes.
+// run does not send the mail again. The retention is longer than a campaign takes.
 const retention = 7 * 24 * time.Hour
 
 // task is the asynq task that stands for a mail. Its id is the same in each run of a
@@ -42,7 +42,7 @@ func (e *emailer) task(m *campaign.Mail, arrived time.Time) *asynq.Task {
 		asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
 }
 
-// jobOf reads from a task's headers what the task takes.
+// jobOf reads the weight, the keys and the costs of a task from its headers.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	weight, err := strconv.ParseInt(headers[headerWeight], 10, 64)
@@ -52,7 +52,7 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	return job(weight, headers[scopeTenant], headers[scopeDomain]), nil
 }
 
-// job is what a mail takes: so many recipients, and one connection.
+// job returns the job of a mail: it takes a unit for each recipient, and one connection.
 func job(recipients int64, tenant, domain string) throttle.Job {
 	return throttle.Job{
 		Weight: recipients, Costs: map[string]int64{scopeConnections: 1},
@@ -78,8 +78,8 @@ func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	return nil
 }
 
-// enqueueAll enqueues the mails when they arrive, mails that arrive together as one
-// batch. A batch does not wait until earlier batches are planned.
+// enqueueAll enqueues the mails when they arrive. Mails that arrive together are one
+// batch, and a batch does not wait until earlier batches are planned.
 func (e *emailer) enqueueAll(ctx context.Context, began time.Time, batches [][]*campaign.Mail) error {
 	var all sync.WaitGroup
 	failed := make(chan error, len(batches))
@@ -120,7 +120,7 @@ func (e *emailer) enqueue(ctx context.Context, mails []*campaign.Mail, later boo
 	for i, one := range all.Tasks {
 		var never *throttle.NeverFitsError
 		switch m := mails[i]; {
-		case errors.As(one.Err, &never): // heavier than a limit: it gets no task
+		case errors.As(one.Err, &never): // a mail heavier than a limit gets no task
 			e.ledger.GaveUp(m, one.Err)
 		case one.Err == nil, errors.Is(one.Err, asynq.ErrTaskIDConflict):
 			e.ledger.Planned(m, one, later)

@@ -29,7 +29,7 @@ import (
 
 // How often and for how long a prompt is tried.
 const (
-	retries        = 3 // after 5xx, or no answer
+	retries        = 3 // after an answer with status 5xx, or none
 	taskTimeout    = 2 * time.Minute
 	requestTimeout = time.Minute
 	firstRetry     = time.Second

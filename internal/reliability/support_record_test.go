@@ -39,7 +39,7 @@ func startOf(ctx context.Context) (start, error) {
 type record struct {
 	mu      sync.Mutex
 	starts  []start
-	refused map[string]int // tasks put back since Redis could not decide, by failure
+	refused map[string]int // how many tasks were put back because Redis could not decide, by failure
 }
 
 func newRecord() *record { return &record{refused: make(map[string]int)} }
@@ -86,13 +86,13 @@ func (r *record) begunBefore(at time.Time) (n int) {
 	return n
 }
 
-// within returns how many jobs have started in the last time until now.
+// within returns how many jobs have started since a time ago.
 func (r *record) within(last time.Duration) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range slices.Backward(r.starts) {
 		if time.Since(s.Begun) > last {
-			break // the starts are almost in order
+			break // the starts are almost in order, so all earlier ones are too old
 		}
 		n++
 	}
@@ -134,7 +134,7 @@ func runs(starts []start) map[string]int {
 	return of
 }
 
-// checkable returns the starts in the form that the independent checker takes.
+// checkable returns the starts as throttletest.Check takes them.
 func checkable(starts []start) []throttletest.Start {
 	of := make([]throttletest.Start, len(starts))
 	for i, s := range starts {

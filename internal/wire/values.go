@@ -40,7 +40,7 @@ func words(text string) *Values { return &Values{rest: strings.Split(text, " ")}
 // More reports whether values are left to read.
 func (v *Values) More() bool { return len(v.rest) > 0 && !v.wrong }
 
-// Err returns ErrUnreadable if a value was malformed or missing, or is left over.
+// Err returns ErrUnreadable if a value was malformed or missing, or if values are left over.
 func (v *Values) Err() error {
 	if v.wrong || len(v.rest) > 0 {
 		return ErrUnreadable
@@ -162,7 +162,7 @@ func flag(is bool) int64 {
 	return 0
 }
 
-// Stamp is the beginning of most answers.
+// Stamp is the first part of most answers.
 type Stamp struct {
 	Now  int64
 	Next int64 // when to pull the line; 0: no job waits
