@@ -38,7 +38,7 @@ func ExampleNew() {
 			}
 			return nil
 		},
-		Logger: zap.NewNop(), // each change, with who asked for it
+		Logger: zap.NewNop(), // logs each change, and who made it
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -69,7 +69,7 @@ func runThrottle(client *redis.Client) {
 			log.Fatal(err)
 		}
 	}
-	for { // it publishes itself beside its decisions
+	for { // wait until the throttle has published its configuration
 		if _, err := inspect.Attach(context.Background(), "smtp", client); err == nil {
 			return
 		}

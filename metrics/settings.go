@@ -17,7 +17,7 @@ const settingsEvery = time.Minute
 // settings is the last reading of the settings at run time.
 type settings struct {
 	mu   sync.Mutex
-	at   time.Time // by the local clock, when it was read
+	at   time.Time // when the settings were read, by the local clock
 	list []inspect.Setting
 }
 
@@ -36,11 +36,11 @@ func (s *settings) current(ctx context.Context, th *inspect.Inspector) ([]inspec
 	return list, nil
 }
 
-// allScopes stands for a setting for all scopes: no scope has this name.
+// allScopes is the scope label of a setting for all scopes: no scope has this name.
 const allScopes = "*"
 
 // collectSettings reports how many scope keys are paused, how many limits and modes are set, and
-// the age of the oldest one without an end, also for scopes without any.
+// the age of the oldest limits or mode that were set without an end. For a scope without settings, it reports 0.
 func (c *Collector) collectSettings(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
 	now time.Time) {
 	list, err := w.set.current(ctx, w.throttle)

@@ -19,14 +19,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// lineDouble is a throttle's line of one lane with these jobs. It records which of them were given
-// back.
+// lineDouble stands for the line of a throttle, with one lane. It records which of the lane's jobs were
+// given back.
 type lineDouble struct {
 	driver
 	looker
-	waiting []string // empty: has left
-	fails   bool     // when it is read
-	lost    bool     // the first answer of those that give back
+	waiting []string // the IDs of the jobs; an empty ID: the job has left
+	fails   bool     // whether Jobs fails
+	lost    bool     // whether the first answer of Leave is lost
 	calls   []string
 }
 
@@ -72,16 +72,16 @@ func (l *lineDouble) Started(throttle.Reservation, time.Time) {}
 // Due implements driver.
 func (l *lineDouble) Due() time.Time { return time.Time{} }
 
-// TestClearerTakesWhatIsGone: only tasks of which asynq says that they are gone are taken out.
+// TestClearerTakesWhatIsGone: only the jobs whose tasks asynq says are gone are taken out of line.
 func TestClearerTakesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	const there = "asynq:default/there/0"
 	missing := func(n int) string { return fmt.Sprintf("asynq:default/%d/0", n) }
 	rows := map[string]struct {
 		lane    []string
-		away    bool // asynq's Redis is
-		fails   bool // the throttle does
-		lost    bool // an answer of the throttle is
+		away    bool // asynq's Redis is away
+		fails   bool // the throttle fails
+		lost    bool // an answer of the throttle is lost
 		stopped bool
 		want    []string
 		err     error
@@ -132,7 +132,7 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestClearerTakesLanesOn: the clearer takes on each lane once, up to a number of lanes, and none
+// TestClearerTakesLanesOn: the clearer takes on each lane once, up to a number of lanes. It takes on no lane
 // after Stop, which waits for the lane that is being cleared.
 func TestClearerTakesLanesOn(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestClearerTakesLanesOn(t *testing.T) {
 		defer p.mu.Unlock()
 		return p.clear(lane)
 	}
-	p.running = true // nobody clears it
+	p.running = true // as if a goroutine cleared lanes already, so that none is started
 	for n := range mostLanes + 1 {
 		if got := takeOn(fmt.Sprint(n, "|")); got != (n < mostLanes) {
 			t.Fatalf("lane %d is taken on: %t", n, got)
@@ -157,7 +157,7 @@ func TestClearerTakesLanesOn(t *testing.T) {
 		t.Error("a lane is taken on twice")
 	}
 	if !takeOn("100|") {
-		t.Error("there is no room where a lane was dropped")
+		t.Error("no lane is taken on although another lane was dropped")
 	}
 	close(s.stopped)
 	p.end()

@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// portRange hands out the loopback ports between two, each once: a stopped server and a proxy that
-// refuses want their own port back.
+// portRange hands out the loopback ports between two ports, each once: a server that was stopped, or a proxy that
+// refuses connections for a while, needs its own port again later.
 //
-// Test binaries run side by side. So that none takes a port that another one has freed for a while, and gets
-// calls that are meant for the other, a process claims ports in blocks: it listens on the first port of a
-// block, which it hands out to nobody, as long as it lives.
+// Test binaries run side by side. A process must not take a port that another process has freed for a while, or it
+// would get the calls that are meant for the other. So a process claims ports in blocks: as long as it lives, it
+// listens on the first port of each of its blocks, and never hands out that port.
 type portRange struct {
 	first, last int // last is not handed out
 
 	mu     sync.Mutex
-	blocks int            // looked at so far, claimed or not
+	blocks int            // how many blocks this process has tried to claim so far
 	claims []net.Listener // kept open: their ports are the claims
 	block  []int          // ports of the latest claim that are not handed out yet
 }
@@ -26,7 +26,8 @@ type portRange struct {
 // blockSize is how many ports a claim takes. A tenth of the blocks is enough for most packages.
 const blockSize = 50
 
-// next returns a port that nobody has had yet, or 0 for any free port when all blocks are claimed.
+// next returns a port that it has not returned before. When all blocks are claimed, it returns 0, which stands for
+// any free port.
 func (r *portRange) next() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +40,7 @@ func (r *portRange) next() int {
 		r.blocks++
 		claim, err := listen(first)
 		if err != nil {
-			continue // another process has it
+			continue // another process has claimed this block
 		}
 		r.claims = append(r.claims, claim)
 		for port := first + 1; port < first+blockSize; port++ {

@@ -9,24 +9,24 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Start is one job that ran. Check goes by starts alone, not by a throttle's counters.
+// Start is one job that ran. Check reads only starts, no counters of a throttle.
 type Start struct {
 	At     time.Time
 	Weight int64
 	Keys   map[string]string // as in throttle.Job; Global needs none
-	End    time.Time         // when it ended, for running limits; zero: it still runs
+	End    time.Time         // when the job ended, for running limits; zero: the job still runs
 }
 
-// Over is a window or a period that held more than its limit, an instant at which more ran, or a start outside of
-// hours.
+// Over is a window or a period with more units than its limit, an instant at which more units ran than the limit, or a
+// start outside of hours.
 type Over struct {
 	Scope, Key string
 	Limit      throttle.Limit
-	End        time.Time // the start that the window ends at, the last of the period, or the instant
-	Units      int64     // what it held
+	End        time.Time // the start at which the window ends, the last start of the period, or the instant
+	Units      int64     // the units in the window or the period, or the units that ran
 }
 
-// String says which window held how much.
+// String says how many units were in which window.
 func (o Over) String() string {
 	if o.Limit.Running {
 		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units,
@@ -43,12 +43,12 @@ func (o Over) String() string {
 		o.End.UTC().Format(time.StampMicro))
 }
 
-// Check returns the windows over their limit: for every limit and scope key, for
-// every start as a window's end, the weights of the starts in (End-Window, End]
-// are summed as integers, in microseconds. Under a running limit, the jobs that run are
-// summed at each start; at its End a job no longer runs. Under a quota, the starts of each period
-// are summed, as the clock of its zone has them; under a ramp each period has the units of its step. Under hours, each
-// start outside of them is returned, also by the clock of their zone.
+// Check returns the windows over their limit. For every limit and scope key, and for
+// every start as a window's end, it sums the weights of the starts in (End-Window, End].
+// Instants are compared as integers, in microseconds. Under a running limit, the weights of the jobs that run are
+// summed at each start; at its End a job no longer runs. Under a quota, the weights of the starts of each period
+// are summed; the clock of the quota's zone says when a period begins. Under a ramp, the limit of a period is the units
+// of its step. Under hours, Check returns each start outside of them, by the clock of their zone.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {

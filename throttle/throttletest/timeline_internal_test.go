@@ -9,7 +9,7 @@ import (
 
 const aTimeline = "timeline one\nscope global: 1/10s\n0s reserve a -> granted 0s\n"
 
-// TestReadTimelines: an error begins with the line that cannot be read, and names what it lacks.
+// TestReadTimelines: an error begins with the number of the line that cannot be read, and says what is wrong with it.
 func TestReadTimelines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -45,7 +45,7 @@ func TestReadTimelines(t *testing.T) {
 	}
 }
 
-// TestWrongAnswer: a step whose answer is another is told by its file and line, and the timeline goes on.
+// TestWrongAnswer: a step with an unexpected answer is reported by its file and line, and the timeline goes on.
 func TestWrongAnswer(t *testing.T) {
 	t.Parallel()
 	read, err := readTimelines("t", aTimeline+"# not read\n1s  reserve b -> booked 11s, # nor this\n -> global 1/10s\n"+
@@ -61,7 +61,7 @@ func TestWrongAnswer(t *testing.T) {
 	}
 }
 
-// FuzzReadTimelines: what is read can be played, and an error names the file and a line.
+// FuzzReadTimelines: a timeline that was read can be played, and an error names the file and a line.
 func FuzzReadTimelines(f *testing.F) {
 	for _, seed := range []string{"", "timeline", aTimeline, aTimeline + "timeline",
 		"timeline a\nscope b c=d: 1/s; share e=", aTimeline + "9h59m peek b tenant=a cost tenant=2 plan -> \n -> x",

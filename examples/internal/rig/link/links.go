@@ -9,11 +9,11 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// maxLinks is how many links of one page are followed.
+// maxLinks is how many links of one page are followed, at most.
 const maxLinks = 1000
 
-// Of returns the canonical URLs that a page links to, each once, in their
-// order; none if it asks not to follow them.
+// Of returns the canonical URLs that a page links to, each once, in the order of the
+// links. If the page asks crawlers not to follow its links, Of returns none.
 func Of(page *url.URL, body []byte) []*url.URL {
 	var links []*url.URL
 	seen := make(map[string]bool)
@@ -56,7 +56,7 @@ func attribute(token html.Token, name string) string {
 	return ""
 }
 
-// says reports whether one of the words is in a list divided by commas or blanks.
+// says reports whether one of the words is in a list, whose words are separated by commas or blanks.
 func says(list string, words ...string) bool {
 	for part := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		for _, word := range words {

@@ -59,7 +59,7 @@ func Write(path string, rows [][]Graph, end float64) error {
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
-	defer func() { _ = file.Close() }() // for returns with an error; the Close below reports its own
+	defer func() { _ = file.Close() }() // closes after an error; without one, the Close below comes first
 	height := vg.Length(len(rows)) * rowHeight
 	var canvas interface {
 		vg.CanvasSizer
