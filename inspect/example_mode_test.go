@@ -13,10 +13,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// A limit is tried in shadow: nothing is delayed, and each grant shows what would have
+// A limit is tried in shadow: no job is delayed, and each grant shows which limit would have
 // kept its job back. Units counted in shadow still count when the limit is enforced.
 func ExampleInspector_SetMode() {
-	server, err := miniredis.Run() // any Redis
+	server, err := miniredis.Run() // stands for any Redis
 	if err != nil {
 		log.Fatal(err)
 	}

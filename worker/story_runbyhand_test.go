@@ -12,9 +12,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
-// TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived because its
-// last attempt ended outside of the middleware. Its handler is called each time, and its last
-// error does not grow, even if a middleware puts words before it.
+// TestEndedTaskIsRunByHand takes a task that was archived because its last attempt ended outside of
+// the middleware, and runs it by hand again and again. The task's handler is called each time, and its
+// last error does not grow, even if a middleware puts words before the error.
 func TestEndedTaskIsRunByHand(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
@@ -49,12 +49,12 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 					}))
 				id := w.enqueue(0, "acme", 1, append(row.opts, asynq.MaxRetry(0))...)
 				var first string
-				const most = 14 // more than NewTask adds retries
+				const most = 14 // more runs than the spare retries that NewTask adds
 				for runs := 1; runs <= most; runs++ {
 					w.until("the task is archived", time.Minute, w.in(id, asynq.TaskStateArchived))
-					// Once the spare retries are used up, asynq's and the one by hand look alike: one more.
+					// Once the spare retries are used up, a retry by asynq looks like a run by hand: allow one call more.
 					if got := w.ran(id); got < runs || got > runs+runs/(most-4) {
-						t.Fatalf("its handler was called %d times after %d runs by hand, want %d", got, runs-1, runs)
+						t.Fatalf("the handler was called %d times after %d runs by hand, want %d", got, runs-1, runs)
 					}
 					last := w.task(id).LastErr
 					if first == "" {
@@ -70,7 +70,7 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 					}
 				}
 				w.drained(1, time.Minute)
-				w.until("asynq is done with it", time.Second, w.gone(id))
+				w.until("asynq is done with the task", time.Second, w.gone(id))
 				w.withinLimits()
 			})
 		})

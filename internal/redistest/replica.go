@@ -20,7 +20,7 @@ func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 }
 
 // Follow makes the server a replica of the primary; it may have been one before. The
-// server loses its own data. Follow returns when it has all that the primary had.
+// server loses its own data. Follow returns when the server has all that the primary had.
 func (s *Server) Follow(primary *Server) {
 	s.helper()
 	if err := s.follow(primary); err != nil {
@@ -29,7 +29,7 @@ func (s *Server) Follow(primary *Server) {
 }
 
 // Promote makes a replica a primary of its own, with what it has received, by
-// REPLICAOF NO ONE. The old primary does not learn of it, and goes on.
+// REPLICAOF NO ONE. The old primary does not learn of the promotion, and goes on.
 func (s *Server) Promote() {
 	s.helper()
 	err := s.ask(func(ctx context.Context, client *redis.Client) error {
@@ -69,11 +69,11 @@ func (s *Server) follow(primary *Server) error {
 func (s *Server) awaitSync(primary *Server) error {
 	had, err := primary.replication()
 	if err != nil {
-		return fmt.Errorf("redistest: what has %s: %w", primary.Addr, err)
+		return fmt.Errorf("redistest: what the primary %s has: %w", primary.Addr, err)
 	}
 	written, err := strconv.ParseInt(had["master_repl_offset"], 10, 64)
 	if err != nil {
-		return fmt.Errorf("redistest: what has %s: %w", primary.Addr, err)
+		return fmt.Errorf("redistest: what the primary %s has: %w", primary.Addr, err)
 	}
 	_, port := primary.hostPort()
 	return await(s.Addr+" in sync with "+primary.Addr, func() error {
@@ -81,7 +81,7 @@ func (s *Server) awaitSync(primary *Server) error {
 		if err != nil {
 			return err
 		}
-		received, _ := strconv.ParseInt(has["slave_repl_offset"], 10, 64) // 0 if it is no replica
+		received, _ := strconv.ParseInt(has["slave_repl_offset"], 10, 64) // 0 if the server is no replica
 		if has["master_port"] != port || has["master_link_status"] != "up" || received < written {
 			return fmt.Errorf("%d of %d bytes, the link is %q", received, written, has["master_link_status"])
 		}
@@ -94,7 +94,7 @@ func (s *Server) awaitSync(primary *Server) error {
 }
 
 // sendsTo reports, by the INFO of a primary, whether it sends its writes to the replica at
-// once. It does not while the replica loads its first data, and for a little longer.
+// once. A primary does not do so while the replica loads its first data, and for a little longer.
 func sendsTo(primary map[string]string, replica *Server) bool {
 	_, port := replica.hostPort()
 	for name, state := range primary {

@@ -43,12 +43,12 @@ type bridge struct {
 	mu         sync.Mutex
 	half       []byte // the first part of a command
 	replies    bytes.Buffer
-	comes      time.Time // when the last reply comes to the process
+	comes      time.Time // when the last reply reaches the process
 	lost       bool      // the peer has hung up
 	subscribed bool
 	deadline   time.Time
 
-	news   chan struct{} // a field above has changed
+	news   chan struct{} // says that a field above has changed
 	closed chan struct{}
 	once   sync.Once
 }
@@ -86,7 +86,7 @@ func (b *bridge) Write(p []byte) (int, error) {
 	return len(p), b.answer(requests)
 }
 
-// answer executes commands, without commands of other connections between them.
+// answer executes commands; no command of another connection comes between them.
 func (b *bridge) answer(requests [][]byte) error {
 	world := b.wire.world
 	world.redis.mu.Lock()
@@ -180,7 +180,7 @@ func (b *bridge) Read(p []byte) (int, error) {
 	}
 }
 
-// travel waits until the replies have come to the process, and the process runs. What chat answers is there at once.
+// travel waits until the replies have reached the process, and the process runs. The answers of chat arrive at once.
 func (b *bridge) travel() {
 	b.mu.Lock()
 	comes := b.comes

@@ -33,8 +33,7 @@ local function behind(text, x, ats, units)
   return sum
 end
 
--- The units that the window now holds, and the booked units. A start that was granted for later counts as booked until
--- then.
+-- The units in the window that ends now, and the booked units. A grant whose start is still ahead counts as booked.
 local function uses(key, ledger)
   trim(key, ledger)
   local later = behind(ledger.tail, sub_window(ledger, now + key.shift), {}, {})
@@ -113,10 +112,10 @@ local function copy_of(w)
   }
 end
 
--- The first sub-window from x on where the cost fits into every window that contains it. For the same room, a search
--- goes on where an earlier search that began before x ended: between them is no room, unless a booking is taken back.
--- Each room has two windows: where the last search ended that found no room at its x, and where the last search of all
--- ended.
+-- The first sub-window from x on where the cost fits into every window that contains the sub-window. For the same room,
+-- a search goes on where an earlier search ended that began before x: there is no room in between, unless a booking is
+-- taken back. For each room two windows are kept: where the last search ended that found no room at its x, and where
+-- the last search of all ended.
 local function slide_on(key, ledger, x, room, promises)
   if not promises then return slide(key, ledger, window_at(ledger, x, NONE), x, room) end
   local known = ledger.searches[room] or { from = x, to = x }
@@ -154,7 +153,7 @@ local function units_at(key, limit, at)
   return ramps.units(limit.ramp, ledger and sub_window(ledger, time_of(key, at)) or sub_window(limit, at))
 end
 
--- How many of so many units the upstream serves, at least one.
+-- How many of the given units the upstream serves, at least one.
 local function served_of(key, units)
   if key.less == 0 or units <= 0 then return units end
   local part = 1000 - key.less
@@ -187,7 +186,7 @@ local function earliest_in(key, ledger, at, room, promises)
   return start_of(ledger, y) - key.offset
 end
 
--- The units of a period of a quota. What is booked for a period that is over counts now.
+-- The units of a period of a quota. Units booked for a period that is over count in the present period.
 local function in_period(key, ledger, period, promises)
   local _, spent = find(ledger.tail, period)
   local units = spent or 0
@@ -200,9 +199,9 @@ local function in_period(key, ledger, period, promises)
   return units
 end
 
--- The first start at or after an instant that a ramp allows: in the first period that takes so heavy a job, and has
--- room for it beside what is charged there. Beyond the known edges it is the last of them: the job is looked at again
--- there.
+-- The first start at or after an instant that a ramp allows: in the first period whose units are no fewer than the
+-- cost, and which has room for the cost beside its charges. If this period lies beyond the known edges, the start is
+-- the last known edge: a pull looks at the job again then.
 local function climb(key, limit, at, cost, promises)
   local ledger = ledger_of(key, limit.span)
   trim(key, ledger)
@@ -226,8 +225,8 @@ local function under(key, limit, at, cost, promises)
   return earliest_in(key, ledger_of(key, limit.span), at, room_of(key, limit, cost), promises)
 end
 
--- How many limits a search asks at most, in turn until it comes back to the one that moved the start last. A start that
--- it has not found then counts as beyond the horizon.
+-- How many limits a search asks at most. It asks them in turn until it comes back to the limit that moved the start
+-- last. If it has not come back by then, the start counts as beyond the horizon.
 local MOST_ASKED = 500
 local asked = 0
 
@@ -268,7 +267,8 @@ local function earliest_of(key, at, cost, promises)
   return start, holder
 end
 
--- The same for all scope keys of a lane that have a mode; also which scope key moved the start last.
+-- The first start at or after an instant that all scope keys of a lane in a mode allow, what moved it last, and which
+-- scope key did.
 local function earliest(lane, costs, at, promises, mode)
   local key, holder
   local again = true

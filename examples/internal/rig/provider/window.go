@@ -2,17 +2,17 @@ package provider
 
 import "time"
 
-// window is what has been served of a model within the last time of some length: from an
-// instant, excluded, to now, included.
+// window is what a model has served in a time of fixed length that ends now. A request that arrived
+// exactly that time ago no longer counts.
 type window struct {
 	length time.Duration
-	served []*charge // by arrival; those that have left are dropped
+	served []*charge // by arrival; charges that have left the window are dropped
 }
 
 // charge is what one request counts.
 type charge struct {
-	at     time.Time // its arrival
-	tokens int64     // as many as it may take; when it has been answered, as many as it took
+	at     time.Time // when the request arrived
+	tokens int64     // how many tokens the request may take; after its answer, how many it took
 }
 
 // used is how much is in the window that ends now.
@@ -35,8 +35,8 @@ func (w *window) add(now time.Time, tokens int64) *charge {
 	return c
 }
 
-// wait is after what time a request of so many tokens has room under limits, if no other
-// comes and nothing is corrected: 0 if it has room now, a whole window if it never has.
+// wait returns how long it takes until a request of so many tokens has room under the limits, if no other
+// request comes and no charge is corrected: 0 if the request has room now, a whole window if it never has.
 func (w *window) wait(now time.Time, tokens int64, most Limits) time.Duration {
 	if tokens > most.Tokens {
 		return w.length
@@ -54,7 +54,7 @@ func (w *window) wait(now time.Time, tokens int64, most Limits) time.Duration {
 	return wait
 }
 
-// reset is after what time nothing of what is served now is in the window.
+// reset returns how long it takes until all charges that are in the window now have left it.
 func (w *window) reset(now time.Time) time.Duration {
 	if w.used(now).Requests == 0 {
 		return 0
