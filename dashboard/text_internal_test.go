@@ -20,7 +20,7 @@ func TestFar(t *testing.T) {
 	}
 }
 
-// TestSpark: points stand on the right, the largest reaches the top.
+// TestSpark: if there are few points, they are drawn on the right; the largest point reaches the top.
 func TestSpark(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -25,16 +25,16 @@ type Usage struct {
 	// SetFor is "scope" or "key" if the limits were set at run time for the scope or the key;
 	// empty if they are the configured ones.
 	SetFor string
-	// Ends is when the first of its settings made at run time, the limits or the mode, ends by
-	// itself, on Redis' clock; zero if none ends.
+	// Ends is when a setting made at run time (the limits or the mode) ends by itself, on Redis' clock:
+	// the first end if both do, zero if neither does.
 	Ends time.Time
-	// Waiting is how many flows stand under the scope key, Next when a pull looks at them again,
-	// on Redis' clock; zero if no flow does.
+	// Waiting is how many flows wait under the scope key. Next is when a pull looks at these flows again,
+	// on Redis' clock; zero if no flow waits.
 	Waiting int64
 	Next    time.Time
-	// Line is how long the scope key's line is: the jobs that are planned, booked or wait, and have not
-	// started, of processes with a throttle.Scope.MaxWaiting. MaxWaiting is its bound, by the
-	// configuration of this Inspector; zero for none.
+	// Line is how long the scope key's line is: the jobs that are planned, booked or waiting and have not
+	// started. Only jobs of processes with a throttle.Scope.MaxWaiting count. MaxWaiting is the bound of the line in
+	// the configuration of this Inspector; zero for no bound.
 	Line, MaxWaiting throttle.Length
 	// Limits has an entry for each limit in force, the shortest window first.
 	Limits []LimitUsage
@@ -45,7 +45,8 @@ type LimitUsage struct {
 	// Limit is the limit as it is entered: a Precision or Lease of 0 stands for the default or, in a
 	// limit set at run time, for that of the configured limit with the same Label.
 	Limit throttle.Limit
-	// Units are those in force: of a ramp those of its step, 0 before it begins; of another limit those of Limit.
+	// Units are the units in force: those of the present step of a ramp, 0 before the ramp begins; those of Limit for
+	// any other limit.
 	Units int64
 	// Used is how many units started in the window that ends now, or were charged in advance
 	// (throttle.Options.Advance). A sub-window counts until it lies wholly outside the window. Under a running limit,
@@ -60,15 +61,16 @@ type LimitUsage struct {
 	// before.
 	Free time.Time
 	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run, by
-	// throttle.Scope.Runs or as measured in this process. It is 0 if that is not known.
+	// throttle.Scope.Runs or as measured in this process. It is 0 if the running time is not known.
 	Counts time.Duration
-	// Anew is when the period of a quota ends, on Redis' clock, and the quota begins anew. Of hours it is when
-	// they open or close next; zero if they are open for longer than Redis knows. It is zero for other limits.
+	// Anew is when the period of a quota ends, on Redis' clock, and the next period begins. For hours, Anew is when
+	// they open or close next; zero if they are open for longer than Redis knows. Anew is zero for other limits.
 	Anew time.Time
 }
 
 // HoursText says whether hours are open and until when, by the clock of their zone, such as
-// "closed until Mon 09:00 Europe/Paris"; with the date if that is a week ahead or more. It is empty for other limits.
+// "closed until Mon 09:00 Europe/Paris"; with the date if the time is a week ahead or more. It is empty for other
+// limits.
 func (l LimitUsage) HoursText(now time.Time) string {
 	zone, err := time.LoadLocation(l.Limit.Zone())
 	if l.Limit.Hours == "" || err != nil {
@@ -141,7 +143,8 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 	}
 }
 
-// usage asks about scope keys. One call answers for only as many of them as do not take Redis long.
+// usage asks about scope keys. One call answers for as many scope keys as Redis can read in a short time; the next
+// call asks for the rest.
 func (t *Inspector) usage(ctx context.Context, asked wire.Usage) (all []account, err error) {
 	for len(asked.Names) > 0 {
 		reply, err := t.in.Run(ctx, "usage", asked.Arguments())

@@ -32,7 +32,7 @@ func (m *machine) advance(t *rapid.T) {
 	m.now += step
 }
 
-// pass lets a part of a window pass, so that some of what counts leaves it.
+// pass lets a part of a window pass, so that some of the units in the window leave it.
 func (m *machine) pass(t *rapid.T) {
 	m.now += rapid.SampledFrom([]int64{1, 1000, second / 3, second, 3 * second, 5 * second}).Draw(t, "step")
 }
@@ -42,7 +42,7 @@ func (m *machine) drawName(t *rapid.T) string {
 		t, "name")
 }
 
-// forget loses the edges of all calendars, which are computed again.
+// forget deletes the edges of all calendars in Redis, so that they are computed again.
 func (m *machine) forget(t *rapid.T) {
 	if err := m.s.client.Del(context.Background(), m.s.prefix+"edges").Err(); err != nil {
 		t.Fatal(err)

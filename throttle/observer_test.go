@@ -58,7 +58,7 @@ func each[E, T any](all []E, take func(E) T) []T {
 	return taken
 }
 
-// observed returns a throttle on a miniredis, its observer and that server.
+// observed returns a throttle on a miniredis, its observer and the miniredis.
 func observed(t *testing.T, opts throttle.Options) (*throttle.Throttle, *told, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -95,7 +95,7 @@ func TestObserverIsToldOfDecisions(t *testing.T) {
 			t.Errorf("job %s: took %s", job.ID, got.Took)
 		}
 	}
-	// What is invalid is refused without a call.
+	// An invalid job is refused without a call.
 	if diff := cmp.Diff([]string{"reserve", "reserve", "reserve", "reserve"}, observer.scripts()); diff != "" {
 		t.Error("scripts", diff)
 	}
@@ -169,7 +169,7 @@ func TestObserverIsToldOfStarts(t *testing.T) {
 	}
 }
 
-// fixedReply is a Redis that always answers the same at once.
+// fixedReply stands for a Redis that answers every call at once with the same reply.
 type fixedReply struct {
 	redis.Scripter
 	reply *redis.Cmd
@@ -196,7 +196,7 @@ func TestObserverAllocatesNothing(t *testing.T) {
 	}
 }
 
-// deaf is an observer that keeps nothing.
+// deaf is an observer that ignores all events.
 type deaf struct{}
 
 func (deaf) Decided(throttle.Decision)   {}

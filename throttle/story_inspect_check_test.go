@@ -32,21 +32,21 @@ func composedScripts(testing.TB) map[string]string {
 	}
 }
 
-// calledCommand is a call: of a command, or of one of two.
+// calledCommand matches a call of one command, or of either of two commands.
 var calledCommand = regexp.MustCompile(`\b(?:call|write)\((?:\w+ and )?'([A-Z]+)'(?: or '([A-Z]+)')?`)
 
-// commandsCalled are the commands that the scripts call, INFO left out, which only
-// check.lua calls and does without.
+// commandsCalled returns the commands that the scripts call, without INFO: only check.lua
+// calls INFO, and it works if INFO is refused.
 func commandsCalled(t testing.TB) []string {
 	t.Helper()
-	all := []string{"HGETALL"} // reads what processes publish, beside the scripts
+	all := []string{"HGETALL"} // called without a script, to read what processes publish
 	for name, text := range composedScripts(t) {
 		if name == "check" {
 			continue
 		}
 		calls := calledCommand.FindAllStringSubmatch(text, -1)
 		if total := len(anyCall.FindAllString(text, -1)); total != len(calls) {
-			t.Errorf("%s: %d calls, %d of a command that stands there", name, total, len(calls))
+			t.Errorf("%s: %d calls, of which %d name their command", name, total, len(calls))
 		}
 		for _, match := range calls {
 			all = append(all, match[1])
@@ -59,7 +59,7 @@ func commandsCalled(t testing.TB) []string {
 	return slices.Compact(all)
 }
 
-// anyCall is a call, whatever of.
+// anyCall matches a call of any command.
 var anyCall = regexp.MustCompile(`\b(?:call|write)\([^)]`)
 
 var (
@@ -67,7 +67,8 @@ var (
 	probedOfList = regexp.MustCompile(`'([A-Z]+)\b`)
 )
 
-// commandsProbed are the commands that check.lua tries, one by one and in its list, in its order.
+// commandsProbed returns the commands that check.lua tries, in its order: those that it names one by one, and those of
+// its list.
 func commandsProbed(t testing.TB) (probed []string) {
 	t.Helper()
 	before, rest, _ := strings.Cut(composedScripts(t)["check"], "local commands = {")
@@ -100,7 +101,7 @@ func check(t testing.TB, th *throttle.Throttle) (found map[string][]string, err 
 	return checkBy(t, inspect.New(th))
 }
 
-// checkBy is check by an inspector.
+// checkBy does the same with a given inspector.
 func checkBy(t testing.TB, inspector *inspect.Inspector) (found map[string][]string, err error) {
 	t.Helper()
 	findings, err := inspector.Check(t.Context())
@@ -111,7 +112,7 @@ func checkBy(t testing.TB, inspector *inspect.Inspector) (found map[string][]str
 	found = make(map[string][]string)
 	for _, f := range findings {
 		if f.Text == "" || f.Remedy == "" || f.What == "" || !strings.HasPrefix(f.String(), f.Severity+": ") {
-			t.Errorf("finding %+v: want it to say what it is, and what to do", f)
+			t.Errorf("finding %+v: want a text that says what is wrong, and a remedy", f)
 		}
 		if err != nil && f.Severity == "fault" && !strings.Contains(err.Error(), f.Text) {
 			t.Errorf("the error %q does not say %q", err, f.Text)
@@ -123,8 +124,8 @@ func checkBy(t testing.TB, inspector *inspect.Inspector) (found map[string][]str
 
 type found = map[string][]string
 
-// TestCheck: for a fit server Check finds notes at most; afterwards the server has all scripts and
-// no key.
+// TestCheck: for a server without faults, Check finds notes at most. Afterwards the server has all scripts
+// and no key.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, client *redis.Client, want found) {
@@ -134,7 +135,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("got %v; findings (-want +got):\n%s", err, diff)
 		}
 		if keys := keyNames(t, client, th); len(keys) > 0 {
-			t.Errorf("left behind: %v", keys)
+			t.Errorf("Check left keys in Redis: %v", keys)
 		}
 		for name, text := range composedScripts(t) {
 			sum := sha1.Sum([]byte(text))
@@ -235,8 +236,8 @@ func TestF15_CheckConfigurations(t *testing.T) {
 	}
 }
 
-// TestT12_UnknownCommandTellsNoKey: Redis repeats the arguments of a command that it does not
-// know; a tenant's key among them is in no error's text.
+// TestT12_UnknownCommandTellsNoKey: Redis' error for an unknown command repeats the command's arguments. If a tenant's
+// key is among them, the text of the returned error does not contain the key.
 func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, "--rename-command", "EVALSHA", "").Client(t)
@@ -259,7 +260,7 @@ func failToSave(t *testing.T, client *redis.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A directory in the way of the file that is renamed into place.
+	// The directory has the name to which Redis renames the file that it has written.
 	if err := os.MkdirAll(filepath.Join(dir["dir"], "dump.rdb", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +273,7 @@ func failToSave(t *testing.T, client *redis.Client) {
 	})
 }
 
-// retold is a client that gets other fields of INFO than the server sends.
+// retold is a client that receives changed fields of INFO.
 type retold struct {
 	redis.Scripter
 	replace *strings.Replacer
@@ -289,8 +290,8 @@ func (c retold) EvalSha(ctx context.Context, hash string, keys []string, args ..
 	return redis.NewCmdResult(values, err)
 }
 
-// TestCheckVersions: a server that calls itself older than 6.2 is a fault, whatever else
-// it says of itself; Valkey goes on counting at 7.2.4.
+// TestCheckVersions: a server whose INFO says a version older than 6.2 is a fault, whatever else the INFO
+// says. Valkey reports 7.2.4 as its Redis version, beside a version of its own.
 func TestCheckVersions(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
@@ -350,8 +351,8 @@ func TestF25_CheckClocks(t *testing.T) {
 
 var clockDiffers = regexp.MustCompile(`Redis' clock is (\S+) (ahead of|behind) this machine's, give or take`)
 
-// TestCheckAndUnavailableRedis: if Redis refuses or is silent, or the context is over, Check ends
-// soon, with what else it knows.
+// TestCheckAndUnavailableRedis: if Redis refuses calls or is silent, or if the context has ended, Check ends
+// soon, and returns the findings for which it needs no Redis.
 func TestCheckAndUnavailableRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -389,7 +390,7 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	unavailable(t, "refused", err, "other")
 }
 
-// distant is a Redis that answers each call after the same time.
+// distant stands for a Redis that answers each call after the same delay.
 type distant struct {
 	redis.Scripter
 	after time.Duration
@@ -405,8 +406,8 @@ func (c distant) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
 	return redis.NewCmdResult([]any{int64(0), "", "redis_version:7.0.15", "maxmemory_policy:noeviction", "", ""}, nil)
 }
 
-// TestCheckOfDistantRedis: a Redis that answers each call just in time is checked to the
-// end, since it decides too.
+// TestCheckOfDistantRedis: a Redis that answers each call just within the time-out is checked to the
+// end, since such a Redis can decide, too.
 func TestCheckOfDistantRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,13 +415,13 @@ func TestCheckOfDistantRedis(t *testing.T) {
 		th := newThrottle(t, distant{after: within - time.Millisecond}, globalScope(throttle.PerHour(5)),
 			&throttle.Options{Timeout: within})
 		if findings, err := inspect.New(th).Check(t.Context()); err != nil || len(findings) > 0 {
-			t.Errorf("got %v, %v; want nothing to be told", findings, err)
+			t.Errorf("got %v, %v; want no findings", findings, err)
 		}
 	})
 }
 
-// TestCheckOnCluster: Check asks the node that has the throttle's slot, all nodes have the
-// scripts, and Check reports each setting of the client that makes a recovery slow.
+// TestCheckOnCluster: Check asks the node that has the throttle's slot, and loads the scripts on all
+// nodes. It reports each setting of the client that makes a recovery slow.
 func TestCheckOnCluster(t *testing.T) {
 	t.Parallel()
 	addrs := twoNodes(t)

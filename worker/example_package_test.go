@@ -14,9 +14,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// The whole of it: two mails a second of each tenant, 200 of all together.
+// A whole program: it sends two mails a second for each tenant, and 200 a second for all tenants together.
 func Example() {
-	server, err := miniredis.Run() // any Redis
+	server, err := miniredis.Run() // stands for any Redis
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	config := asynq.Config{Concurrency: 1}
-	config.LogLevel = asynq.FatalLevel // this is an example
+	config.LogLevel = asynq.FatalLevel // keeps the output of this example short
 	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(config))
 	mux := asynq.NewServeMux()
 	mux.Use(shaper.Wrap) // first, so that it is the outermost
@@ -61,7 +61,7 @@ func Example() {
 		}
 	}
 	for range 3 {
-		fmt.Println(<-sent) // the third a second after the first
+		fmt.Println(<-sent) // the third mail is sent a second after the first
 	}
 
 	shaper.Stop() // tasks that wait for their start go back to asynq at once

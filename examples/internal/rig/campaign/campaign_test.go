@@ -107,7 +107,7 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// What the README promises of the bundled campaign.
+// The bundled campaign is as the README describes it.
 func TestBundledCampaign(t *testing.T) {
 	t.Parallel()
 	c, err := Open("")
