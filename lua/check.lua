@@ -24,8 +24,7 @@ end
 
 local time = try('TIME')
 if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
--- The key does not exist, so these calls write nothing: SET with XX needs the key, HSET lacks a value, the offset of
--- SETRANGE is no number.
+-- The key does not exist, so SET with XX writes nothing; HSET lacks a value, and the offset of SETRANGE is no number.
 local may_set = try('SET', key, '1', 'XX') ~= nil
 local commands = {
   'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',
