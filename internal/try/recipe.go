@@ -10,7 +10,8 @@ import (
 const (
 	// forwardEvery is asynq's DelayedTaskCheckInterval, as the project's measurements set it; by default it is 5 s.
 	forwardEvery = time.Second
-	// forwardAt is when it looks in each second: the clocks of asynq and of those who enqueue are not the same.
+	// forwardAt is when in each second asynq looks for due tasks. It is not the whole second, since the clock of asynq
+	// and the clocks of the programs that enqueue are not the same.
 	forwardAt = forwardEvery / 2
 	// mostPutBacks bounds the work.
 	mostPutBacks = 600_000
