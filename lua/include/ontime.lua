@@ -1,7 +1,6 @@
 -- Booked jobs that come on time, decided and written at once: no scope key of theirs is paused, in another mode, behind
 -- a step of the clock or under other limits than windows, and all limits have room for all of them. It needs none of
--- the includes below, whose definition and use is most of what such a call costs. In any other case it changes nothing
--- that they would not change.
+-- the includes below, whose definition and use is most of what such a call costs. In any other case it writes nothing.
 -- uses: kinds, records, ledger, key
 
 -- The units of a ledger that still count at an instant.
@@ -55,8 +54,9 @@ local function start_booked(asked, records, names, places)
   for i = 1, #names do
     if not has_room(key_of(names[i]), units[i], first, last) then return nil end
   end
+  if call('HLEN', claims) > 0 then return nil end -- one of them may have a claim
   call('SET', prefix .. 'none', '-', 'XX') -- sets nothing, but fails here where Redis takes no writes
-  if call('ZREM', timers, unpack(marks)) < #ids then return nil end -- one of them has a claim
+  call('ZREM', timers, unpack(marks))
   call('HDEL', jobs, unpack(ids))
   for i, job in ipairs(asked) do
     for _, place in ipairs(places[job.lane]) do
