@@ -524,10 +524,9 @@ func TestSettleAfterARelease(t *testing.T) {
 		options := &worker.Options{MaxWait: 2 * time.Second}
 		first := w.newShaper(options)
 		server := w.serveWith(first, asynq.Config{Concurrency: 8})
-		for n := range 2 {
-			w.enqueue(n, "acme", 10)
-			time.Sleep(time.Millisecond)
-		}
+		w.enqueue(0, "acme", 10)
+		w.drained(1, time.Minute)
+		w.enqueue(1, "acme", 10)
 		w.until("it sleeps in its handler", 20*time.Second,
 			func() bool { return time.Since(w.began) > 9*time.Second && w.in("000001", asynq.TaskStateActive)() })
 		first.Stop()
