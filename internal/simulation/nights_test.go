@@ -26,6 +26,9 @@ func (w *world) rest() {
 		return
 	}
 	edge := w.nextEdge()
+	if edge.IsZero() {
+		edge = w.nextTask()
+	}
 	if edge.Sub(w.now()) < 4*dawn {
 		return
 	}
@@ -136,6 +139,22 @@ func (w *world) nextEdge() (next time.Time) {
 	return next
 }
 
+// nextTask returns when asynq brings the first task that it keeps for later, by Redis' clock; the zero time if it keeps
+// none. After Redis has lost the line, its tasks come when they were expected to start.
+func (w *world) nextTask() (next time.Time) {
+	for _, state := range []string{"scheduled", "retry"} {
+		first, err := w.operator.wire.client.ZRangeWithScores(context.Background(), "asynq:{default}:"+state, 0, 0).Result()
+		w.must("ZRANGE", err)
+		if len(first) == 0 {
+			continue
+		}
+		if at := w.now().Add(time.Until(time.Unix(int64(first[0].Score), 0))); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
 // mayStart returns when the hours and the quotas of a job's scope keys let it start.
 func (w *world) mayStart(j *job, now time.Time) time.Time {
 	at := now
@@ -156,7 +175,7 @@ func (w *world) mayStart(j *job, now time.Time) time.Time {
 }
 
 // mostNights is how many nights a world has at most: one for each period that the work takes, or a ramp before its
-// units hold for good, and some for hours.
+// units hold for good, and some for hours. With hours there are twice as many: a period may begin while they are closed.
 func (p *plan) mostNights() int {
 	most := 20.0
 	for _, scope := range p.scopes {
@@ -174,5 +193,14 @@ func (p *plan) mostNights() int {
 			most += float64(len(r.Limits))
 		}
 	}
+	if p.hasHours() {
+		most *= 2
+	}
 	return int(most)
+}
+
+func (p *plan) hasHours() bool {
+	return slices.ContainsFunc(p.scopes, func(s throttle.Scope) bool {
+		return slices.ContainsFunc(s.Limits, func(l throttle.Limit) bool { return l.Hours != "" })
+	})
 }
