@@ -34,7 +34,7 @@ func TestManyClientsEnqueueUpToTheBound(t *testing.T) {
 	var th *throttle.Throttle
 	for i := range clients {
 		var err error
-		if th, err = throttle.New(name, client, boundedTenants(most), nil); err != nil {
+		if th, err = throttle.New(name, client, boundedTenants(most), &throttle.Options{Timeout: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		if clients[i], err = worker.NewClient(th, client, jobOf, nil); err != nil {
