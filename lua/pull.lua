@@ -14,23 +14,36 @@
 --   of each job that has ended: 1 if it occupied its places until now, else 0
 --   of each booking: id, slot, lane
 --   of each overdue job, and of each job that never fits: id, slot, lane
--- uses: request, scopes, grants, records, key, tags, queue, line, running, overdue, turn, look
+-- uses: request, scopes, records
 
 -- Read.
 local bookings, looks, delivers, timed = match(ARGV[4], '^(%d+) (%d+) ([01]) ([01])$')
+delivers, timed = delivers == '1', timed == '1'
+local due_until, pulled = format('%d', now), prefix .. 'pulled'
+local last_pull = read_control(pulled)[3]
+local stepped_back = last_pull and last_pull - now > 1000000
+local due_again = delivers and call('ZRANGEBYSCORE', overdues, '-inf', due_until, 'LIMIT', 0, 50) or {}
+
+-- Most pulls find no job that has ended and no timer that is due. They need none of the includes below.
+local next_timer = next_look()
+if #ARGV == 4 and not stepped_back and #due_again == 0 and (next_timer == 0 or next_timer > now) then
+  call('SET', pulled, due_until, 'PX', kept)
+  return { due_until, format('%d', next_timer), '0', '', '0' }
+end
+
+-- uses: grants, key, tags, queue, line, running, overdue, turn, look
 puller.bookings, puller.looks, puller.most_looks = tonumber(bookings), tonumber(looks), tonumber(looks)
-puller.delivers, timed = delivers == '1', timed == '1'
-local found = read_control(prefix .. 'pulled')
-local grants = read_grants({ unpack(ARGV, 5) })
-for i = 1, #grants do run_of(grants[i].id, grants[i].start) end
-if #grants > 0 then check_line() end
+puller.delivers = delivers
+local ended = read_grants({ unpack(ARGV, 5) })
+for i = 1, #ended do run_of(ended[i].id, ended[i].start) end
+if #ended > 0 then check_line() end
 
 local occupied = {} -- whether each job that has ended occupied its places until now
-for i = 1, #grants do occupied[i] = give_back(grants[i].id, grants[i].start, grants[i].cooldowns, timed) and 1 or 0 end
+for i = 1, #ended do occupied[i] = give_back(ended[i].id, ended[i].start, ended[i].cooldowns, timed) and 1 or 0 end
 count_moves()
 for _, key in pairs(keys) do refit(key) end -- a ledger that is empty now begins anew
-if found[3] and found[3] - now > 1000000 then hurry_all(EVERY_TIMER) end -- the clock stepped back
-local due_now, due_until = {}, format('%d', now)
+if stepped_back then hurry_all(EVERY_TIMER) end
+local due_now = {}
 local found_due = call('ZRANGEBYSCORE', timers, '-inf', due_until, 'WITHSCORES', 'LIMIT', 0, puller.looks)
 for i = 1, #found_due, 2 do
   due_now[#due_now + 1] = {
@@ -45,7 +58,6 @@ table.sort(due_now, function(a, b)
   if a.wide ~= b.wide then return a.wide < b.wide end
   return a.rank < b.rank
 end)
-local due_again = puller.delivers and call('ZRANGEBYSCORE', overdues, '-inf', due_until, 'LIMIT', 0, 50) or {}
 
 -- Decide, and write the line on the way: the next decision reads it from Redis.
 for i = 1, #due_now do
@@ -59,14 +71,14 @@ for i = 1, #due_now do
   end
 end
 for i = 1, #due_again do report_again(due_again[i]) end
-forget_shares()
+if #due_now + #due_again > 0 then forget_shares() end
 
 -- Write.
 save_keys()
-call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
-if #due_now > 0 or #grants > 0 then expire(jobs, timers, claims, shares, overdues) end
+call('SET', pulled, due_until, 'PX', kept)
+if #due_now > 0 or #ended > 0 then expire(jobs, timers, claims, shares, overdues) end
 local reply = {
-  format('%d', now), format('%d', save_line()), format('%d', #puller.booked / 3), puller.trouble, puller.ended,
+  due_until, format('%d', save_line()), format('%d', #puller.booked / 3), puller.trouble, puller.ended,
   unpack(occupied),
 }
 for i = 1, #puller.booked do reply[#reply + 1] = puller.booked[i] end

@@ -26,7 +26,10 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, delivers 
 	l.begin(now, settings)
 	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped, delivers: delivers}
 	p.keepUp()
-	again := l.overdues.until(now)
+	var again []string
+	if delivers {
+		again = l.overdues.until(now)
+	}
 	due := l.timers.until(now)
 	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
 		p.endIfTired()
@@ -35,12 +38,12 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, delivers 
 		}
 		p.attempt(name)
 	}
-	if delivers {
-		for _, id := range again[:min(len(again), mostOverdue)] {
-			p.reportAgain(id)
-		}
+	for _, id := range again[:min(len(again), mostOverdue)] {
+		p.reportAgain(id)
 	}
-	p.forgetShares()
+	if len(due)+len(again) > 0 {
+		p.forgetShares()
+	}
 	l.end()
 	p.told.Next = l.Next()
 	return p.told
