@@ -99,17 +99,19 @@ func TestCollectionsAreBounded(t *testing.T) {
 		if len(waiting) == 0 {
 			t.Fatal("nobody stands any more")
 		}
-		at = at.Add(11 * 24 * time.Hour) // shares are kept for ten days
+		// Shares are kept for ten days; a pull that handles a timer forgets some. Jobs that are booked meanwhile do not come.
+		at = at.Add(11 * 24 * time.Hour)
 		for range 1 + tenants/50 {
 			if _, err := s.Pull(at); err != nil {
 				t.Fatal(err)
 			}
+			at = at.Add(5 * time.Minute)
 		}
 		for _, key := range keyNames(t, client, s.throttle) {
 			_, end, _ := strings.Cut(key, "}:4:")
 			kind, _, _ := strings.Cut(end, ":")
 			n, most := elements(t, client, key), mostKept[kind]
-			if kind == "jobs" || kind == "lane" || kind == "timers" {
+			if kind == "jobs" || kind == "lane" || kind == "timers" || kind == "overdue" {
 				most += int64(len(waiting))
 			}
 			if n > most {

@@ -29,7 +29,7 @@ var twentyForAll = []throttle.Scope{
 // worker asked about one task after the other, it waited 11 and 15 s.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
-	crowd := longtest.Of(3_000, 20_000)
+	crowd := longtest.Of(1_500, 20_000)
 	for name, leave := range map[string]func(tasks *asynq.Inspector) error{
 		"paused": func(tasks *asynq.Inspector) error { return tasks.PauseQueue("crowd") },
 		"deleted": func(tasks *asynq.Inspector) error {

@@ -1,9 +1,11 @@
-// Package idle spares tests in virtual time what asynq and a throttle do while there is nothing to do.
+// Package idle spares tests what asynq and a throttle do while there is nothing to do, and what miniredis does again for
+// each server.
 package idle
 
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +21,8 @@ import (
 // nothing to take from a queue, nothing to move into one and no completed task to delete: the
 // list or the sorted set that the script would read is not there, or no task is that old.
 // Nothing else differs, and a test in virtual time takes about half as long: a server looks up
-// to a hundred times per second, and miniredis builds an interpreter for each script.
+// to a hundred times per second, and miniredis builds an interpreter for each script. SCRIPT EXISTS
+// does not know a script that was loaded and not called.
 //
 // With a connection to another database than 0 all scripts run from then on.
 func Answer(t testing.TB, m *miniredis.Miniredis) {
@@ -67,6 +70,31 @@ func earliest(m *miniredis.Miniredis, key string) int64 {
 	return lowest
 }
 
+// parseOnce answers SCRIPT LOAD without parsing, and runs the script by EVAL when it is called first: what miniredis parses
+// for EVAL, it keeps for all servers of the process. To parse a throttle's script takes as long as to run it many times.
+func parseOnce(m *miniredis.Miniredis) server.Hook {
+	var loaded sync.Map // texts by their SHA1
+	return func(peer *server.Peer, command string, args ...string) bool {
+		switch {
+		case command == "EVALSHA" && len(args) > 0:
+			text, isFirst := loaded.LoadAndDelete(args[0])
+			if isFirst {
+				m.Server().Dispatch(peer, append([]string{"EVAL", text.(string)}, args[1:]...))
+			}
+			return isFirst
+		case command != "SCRIPT" || len(args) == 0:
+		case strings.EqualFold(args[0], "FLUSH"):
+			loaded.Clear()
+		case strings.EqualFold(args[0], "LOAD") && len(args) == 2:
+			sha := redis.NewScript(args[1]).Hash()
+			loaded.Store(sha, args[1])
+			peer.WriteBulk(sha)
+			return true
+		}
+		return false
+	}
+}
+
 // answer sets the hook that answers in place of scripts: asynq's, and others that also answers.
 func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, args []string) bool) {
 	t.Helper()
@@ -77,10 +105,14 @@ func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, a
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
+	loads := parseOnce(m)
 	var otherDatabases atomic.Bool
 	m.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 		if command == "SELECT" && args[0] != "0" {
 			otherDatabases.Store(true)
+		}
+		if loads(peer, command, args...) {
+			return true
 		}
 		if command != "EVALSHA" || len(args) < 4 || otherDatabases.Load() {
 			return false

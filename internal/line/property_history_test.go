@@ -215,7 +215,7 @@ func (h *history) since(known map[string]int64, seen map[string]bool, id, lane s
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	var worst [2]int64
-	for seed := range uint64(longtest.Of(20, 400)) {
+	for seed := range uint64(longtest.Of(8, 400)) {
 		h := drawHistory(t, seed)
 		t.Run(id("seed %d", seed), func(t *testing.T) {
 			h.t = t

@@ -21,7 +21,7 @@ func TestHeavyJobWithRoomStarts(t *testing.T) {
 			return "a", []string{id("domain:d%d", i), "global:"}
 		},
 	} {
-		for _, heavy := range []int{3, 5, 20, 200} {
+		for _, heavy := range longtest.Of([]int{3, 20}, []int{3, 5, 20, 200}) {
 			w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {per(100, day)}, "domain": {per(100, minute)}}))
 			bring := func(i int, cost int64) *worldJob {
 				flow, keys := lane(i)
@@ -54,7 +54,7 @@ func TestHeavyJobWithRoomStarts(t *testing.T) {
 // and where there is room.
 func TestEveryWeightStarts(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(longtest.Of(8, 100)) {
+	for seed := range uint64(longtest.Of(4, 100)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		units := []int64{100, 1000, 20_000}[seed%3]
 		w := newWorld(t,
