@@ -60,11 +60,15 @@ func (r *running) leave() {
 // sleep lets time pass in which nothing runs. Keys age in leaps of hours.
 func (w *world) sleep(d time.Duration) {
 	w.asleep.Store(true)
-	defer w.asleep.Store(false)
 	time.Sleep(d)
 	w.redis.mu.Lock()
-	defer w.redis.mu.Unlock()
 	w.backend.age(w)
+	w.redis.mu.Unlock()
+	w.asleep.Store(false)
+	select {
+	case w.morning <- struct{}{}:
+	default:
+	}
 }
 
 // night is how much longer than without it work may take after a night.

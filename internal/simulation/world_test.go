@@ -47,6 +47,7 @@ type world struct {
 	nights    int
 	slept     time.Duration // in nights
 	asleep    atomic.Bool
+	morning   chan struct{}  // wakes what ages the keys
 	events    sync.WaitGroup // the events of the plan
 	pending   sync.WaitGroup // goroutines that end when all is over
 }
@@ -85,7 +86,7 @@ func live(t *testing.T, p *plan, b backend) {
 			t: t, plan: p, name: "sim", backend: b, over: make(chan struct{}), began: time.Now(), latest: time.Now(),
 			turns: []turned{{at: time.Now()}},
 			runs:  make(map[string][]*call), byHand: make(map[string]mischief), jobs: make(map[string]*job),
-			refused: make(map[string]bool),
+			refused: make(map[string]bool), morning: make(chan struct{}, 1),
 		}
 		w.redis = b.open(w)
 		w.account = newAccount(w)
@@ -270,6 +271,7 @@ func (w *world) age() {
 			next = 3 * time.Hour
 		}
 		select {
+		case <-w.morning:
 		case <-time.After(next):
 			w.redis.mu.Lock()
 			w.backend.age(w)
