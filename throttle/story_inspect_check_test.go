@@ -299,7 +299,7 @@ func TestCheckVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := regexp.MustCompile(`redis_version:\S+`).FindString(version)
+	own := regexp.MustCompile(`(?s)redis_version:\S+(.*valkey_version:\S+)?`).FindString(version)
 	for says, want := range map[string][]string{
 		"redis_version:6.0.16": {"version"}, "redis_version:5.0.14": {"version"}, "redis_version:6": nil,
 		"redis_version:unstable": nil,
