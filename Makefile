@@ -95,6 +95,20 @@ no-redis: ## some tests as on a machine without redis-server: they pass, say wha
 	! grep -E '^[0-9T:.Z-]+\s+(WARN|ERROR)\s|^asynq: .* (WARN|ERROR):' "$$out" || { echo 'tests that pass warn'; exit 1; }; \
 	grep -o 'redistest: NOT TESTED.*' "$$out" | sort || { echo "no test said that it was left out"; exit 1; }
 
+# Servers that Debian's releases have, beside the one in PATH: SUITE/PACKAGE. sid has the newest.
+SERVERS ?= trixie/redis-server trixie/valkey-server
+# Tests of worker on a real server; its other tests are in virtual time.
+WORKER_ON_SERVERS := Cluster|Sentinel|TwoUsers|Checks|ManyClients|OthersGoOn|F18
+
+.PHONY: servers
+servers: ## what runs on a real server, on those of other versions (SERVERS='sid/valkey-server'): fetches them from Debian
+	@for server in $(SERVERS); do \
+	  program=$$(.ci/server '$(CACHE)/servers' "$${server%/*}" "$${server#*/}"); \
+	  export REDIS_SERVER="$$program" REQUIRE_REDIS=1; \
+	  go test -count=1 -timeout $(TEST_TIMEOUT) -skip '/miniredis$$' ./lua ./throttle ./internal/redistest ./internal/reliability; \
+	  go test -count=1 -timeout $(TEST_TIMEOUT) -run '$(WORKER_ON_SERVERS)' ./worker; \
+	done
+
 .PHONY: lint
 lint: format vet golangci ## formatting, go vet and golangci-lint
 

@@ -118,7 +118,7 @@ func TestF11_MigratingSlot(t *testing.T) {
 		for what, call := range node.calls() {
 			_, err := call()
 			known := func(words string) bool { return err != nil && strings.Contains(err.Error(), words) }
-			if !slices.ContainsFunc([]string{"non local key", "TRYAGAIN ", "ASK ", "MOVED "}, known) {
+			if !slices.ContainsFunc([]string{"non local key", "rehashing of the slot", "TRYAGAIN ", "ASK ", "MOVED "}, known) {
 				t.Errorf("%s, %s: got %v, want it refused", step, what, err)
 			}
 		}

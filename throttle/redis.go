@@ -267,13 +267,19 @@ func (c *caller) classify(ctx context.Context, began time.Time, err error) error
 	return &UnavailableError{Failure: failure, Err: err, replied: replied}
 }
 
+// What a script is told about a key that is being moved to another node, by Redis and by Valkey from 8.1 on.
+const (
+	movedKey        = "non local key"
+	valkeysMovedKey = "undeclared keys were accessed during rehashing of the slot"
+)
+
 func failureOf(err error) string {
 	var network net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
 		return failureTimeout
 	}
 	text := err.Error()
-	if strings.Contains(text, "non local key") { // a key is being moved to another node
+	if strings.Contains(text, movedKey) || strings.Contains(text, valkeysMovedKey) {
 		return failureTryAgain
 	}
 	prefixes := []struct{ prefix, failure string }{
