@@ -97,7 +97,8 @@ no-redis: ## some tests as on a machine without redis-server: they pass, say wha
 
 # Servers that Debian's releases have, beside the one in PATH: SUITE/PACKAGE. sid has the newest.
 SERVERS ?= trixie/redis-server trixie/valkey-server
-# Tests of worker on a real server; its other tests are in virtual time.
+# Which of the tests run there. Of those of worker, only some are on a real server.
+ON_SERVERS ?= .
 WORKER_ON_SERVERS := Cluster|Sentinel|TwoUsers|Checks|ManyClients|OthersGoOn|F18
 
 .PHONY: servers
@@ -105,7 +106,7 @@ servers: ## what runs on a real server, on those of other versions (SERVERS='sid
 	@for server in $(SERVERS); do \
 	  program=$$(.ci/server '$(CACHE)/servers' "$${server%/*}" "$${server#*/}"); \
 	  export REDIS_SERVER="$$program" REQUIRE_REDIS=1; \
-	  go test -count=1 -timeout $(TEST_TIMEOUT) -skip '/miniredis$$' ./lua ./throttle ./internal/redistest ./internal/reliability; \
+	  go test -count=1 -timeout $(TEST_TIMEOUT) -run '$(ON_SERVERS)' -skip '/miniredis$$' ./lua ./throttle ./internal/redistest ./internal/reliability; \
 	  go test -count=1 -timeout $(TEST_TIMEOUT) -run '$(WORKER_ON_SERVERS)' ./worker; \
 	done
 
