@@ -120,6 +120,9 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	return s, nil
 }
 
+// Name returns the name of the shaper's throttle.
+func (s *Shaper) Name() string { return s.name }
+
 // isNil reports whether a client is nil, or a nil pointer of a client's type.
 func isNil(client redis.UniversalClient) bool {
 	if client == nil {
