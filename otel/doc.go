@@ -19,8 +19,8 @@
 //   - "throttle put back" lasts from the delivery of a task by asynq until the task goes back. Its attributes say
 //     what keeps the task back.
 //
-// Both are children of the span that enqueued the task, and have a link to it. If the context of the delivery has a span
-// of its own, both are children of that one. Spans that the handler starts are children of its "throttle wait".
+// Both are children of the span that enqueued the task, and have a link to it. If the context of the delivery has a
+// span of its own, both are children of that one. Spans that the handler starts are children of its "throttle wait".
 //
 // # Privacy
 //

@@ -147,7 +147,8 @@ func TestResultsAndReasons(t *testing.T) {
 		r := record(t, false)
 		r.Decided(d)
 		want := make(map[string]int64)
-		if result := prometheusWord(t, "throttle_decisions_total", "outcome", func(o throttle.Observer) { o.Decided(d) }); result != "booked" && result != "waiting" {
+		result := prometheusWord(t, "throttle_decisions_total", "outcome", func(o throttle.Observer) { o.Decided(d) })
+		if result != "booked" && result != "waiting" {
 			for _, scope := range []string{"global", "tenant"} {
 				want["throttle.name=smtp,throttle.result="+result+",throttle.scope="+scope] = 1
 			}

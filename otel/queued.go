@@ -23,8 +23,8 @@ type watch struct {
 }
 
 // Watch makes each collection of metrics report the jobs that wait in line (throttle.queued_jobs). They are read from
-// Redis, for a second at most, and are those of all processes: one process that watches a throttle is enough. A throttle
-// replaces a watched one of the same name.
+// Redis, for a second at most, and are those of all processes: one process that watches a throttle is enough. A
+// throttle replaces a watched one of the same name.
 func (t *Telemetry) Watch(throttles ...*inspect.Inspector) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -161,9 +161,9 @@ func TestSpansOfReasons(t *testing.T) {
 		"the upstream asked to wait": {headers: map[string]string{"tenant": "other"}, span: putBack,
 			result: worker.AskedToWait("tenant", time.Hour, nil),
 			want:   map[string]string{"throttle.scope": "tenant", "throttle.limit": "pause"}},
-		"the upstream asked to wait in shadow": {headers: map[string]string{"tenant": "other"}, span: putBack, mode: throttle.Shadow,
-			result: worker.AskedToWait("tenant", time.Hour, nil),
-			want:   map[string]string{"throttle.outcome": "asked", "throttle.scope": "tenant", "throttle.limit": ""}},
+		"the upstream asked to wait in shadow": {headers: map[string]string{"tenant": "other"}, span: putBack,
+			mode: throttle.Shadow, result: worker.AskedToWait("tenant", time.Hour, nil),
+			want: map[string]string{"throttle.outcome": "asked", "throttle.scope": "tenant", "throttle.limit": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,8 +216,8 @@ func isGranted(span sdktrace.ReadOnlySpan) bool {
 	return attributesOf(span)["throttle.outcome"] == "granted"
 }
 
-// TestSpansOfTwoShapers: of two shapers around a handler each has its wait, and the put-back of the inner one is reported
-// once, under its throttle's name.
+// TestSpansOfTwoShapers: of two shapers around a handler each has its wait, and the put-back of the inner one is
+// reported once, under its throttle's name.
 func TestSpansOfTwoShapers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Minute), false, func(t *testing.T, w *world, r *recorded) {
@@ -243,8 +243,8 @@ func TestSpansOfTwoShapers(t *testing.T) {
 	})
 }
 
-// TestSpanOfTheContextIsTheParent: if a middleware outside of Around has begun a span, the wait is a child of that span,
-// and has a link to the enqueuing one.
+// TestSpanOfTheContextIsTheParent: if a middleware outside of Around has begun a span, the wait is a child of that
+// span, and has a link to the enqueuing one.
 func TestSpanOfTheContextIsTheParent(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Minute), false, func(t *testing.T, w *world, r *recorded) {
@@ -299,8 +299,8 @@ func TestNewTraces(t *testing.T) {
 	})
 }
 
-// TestSpansWithoutRedis: a put-back because Redis cannot decide has a failed span; the grant of a fallback has its source,
-// and no limit.
+// TestSpansWithoutRedis: a put-back because Redis cannot decide has a failed span; the grant of a fallback has its
+// source, and no limit.
 func TestSpansWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

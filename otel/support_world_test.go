@@ -102,7 +102,7 @@ func (r *recorded) values(name string) map[string]int64 {
 func attributesOf(span trace.ReadOnlySpan) map[string]string {
 	all := make(map[string]string)
 	for _, a := range span.Attributes() {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }
@@ -185,7 +185,8 @@ func (w *world) newThrottle(name string, scopes []throttle.Scope, r *recorded) *
 	return th
 }
 
-// newShaper returns a shaper of a throttle, as each process has one. A job's weight and deadline are in the task's headers.
+// newShaper returns a shaper of a throttle, as each process has one. A job's weight and deadline are in the task's
+// headers.
 func (w *world) newShaper(th *throttle.Throttle, opts *worker.Options) *worker.Shaper {
 	w.t.Helper()
 	job := func(_ context.Context, task *asynq.Task) (throttle.Job, error) {

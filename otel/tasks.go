@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// Headers returns a copy of the headers of a new task, with the span of ctx, so that the spans of the task are connected
-// with it. Pass the result to worker.NewTask or asynq.NewTaskWithHeaders. headers may be nil.
+// Headers returns a copy of the headers of a new task, with the span of ctx, so that the spans of the task are
+// connected with it. Pass the result to worker.NewTask or asynq.NewTaskWithHeaders. headers may be nil.
 func (t *Telemetry) Headers(ctx context.Context, headers map[string]string) map[string]string {
 	carrier := make(propagation.MapCarrier, len(headers)+2)
 	maps.Copy(carrier, headers)
@@ -40,9 +40,9 @@ func linksTo(span trace.SpanContext) []trace.Link {
 	return []trace.Link{{SpanContext: span}}
 }
 
-// Around returns the shaper's Wrap with the spans of its tasks, for ServeMux.Use in place of shaper.Wrap. It also reports
-// the metrics of running jobs. It does not need the Telemetry to be the Observer of the shaper's throttle. Where several
-// shapers wrap a handler, give each its own Around.
+// Around returns the shaper's Wrap with the spans of its tasks, for ServeMux.Use in place of shaper.Wrap. It also
+// reports the metrics of running jobs. It does not need the Telemetry to be the Observer of the shaper's throttle.
+// Where several shapers wrap a handler, give each its own Around.
 func (t *Telemetry) Around(shaper *worker.Shaper) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		shaped := shaper.Wrap(t.granted(shaper.Name(), next))

@@ -53,8 +53,8 @@ var (
 )
 
 // Telemetry reports to OpenTelemetry what throttles do. As the Observer of throttles it counts decisions and put-backs;
-// Around makes spans of tasks, and Headers connects these with the spans in which tasks are enqueued. It is safe for use
-// by many goroutines and starts none. Create it with New.
+// Around makes spans of tasks, and Headers connects these with the spans in which tasks are enqueued. It is safe for
+// use by many goroutines and starts none. Create it with New.
 type Telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator

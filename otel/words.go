@@ -28,8 +28,8 @@ const (
 // limitOfPause is the value of throttle.limit if a scope key is paused.
 const limitOfPause = "pause"
 
-// resultOf returns the result of a job that was granted, or got an error in place of a start. The words are those of the
-// label outcome of package metrics.
+// resultOf returns the result of a job that was granted, or got an error in place of a start. The words are those of
+// the label outcome of package metrics.
 func resultOf(err error) string {
 	var late *throttle.DeadlineError
 	var never *throttle.NeverFitsError
@@ -74,7 +74,8 @@ func reasonOf(outcome throttle.Outcome, err error) string {
 	return outcome.String()
 }
 
-// scopeThatHeld returns the scope that kept a job back; empty if the job waits for its turn, or if Redis could not decide.
+// scopeThatHeld returns the scope that kept a job back; empty if the job waits for its turn, or if Redis could not
+// decide.
 func scopeThatHeld(p throttle.PutBack) string {
 	var blocked *throttle.BlockedError
 	var wait *worker.WaitError
