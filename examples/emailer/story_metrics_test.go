@@ -41,8 +41,8 @@ func getUntil(ctx context.Context, address string, lines ...string) []string {
 	return missing
 }
 
-// The metrics can be scraped while a run lasts, and not after it. A run that is over before all lines were there is tried
-// again with more mails.
+// The metrics can be scraped while a run lasts, and not after it. A run that is over before all lines were there is
+// tried again with more mails.
 func TestRunServesMetrics(t *testing.T) {
 	t.Parallel()
 	var missing []string

@@ -1,8 +1,10 @@
-// Package idle spares tests what asynq and a throttle do while there is nothing to do, and what miniredis does again for
-// each server.
+// Package idle spares tests what asynq and a throttle do while there is nothing to do, and what miniredis does again
+// for each server.
 package idle
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,8 +72,9 @@ func earliest(m *miniredis.Miniredis, key string) int64 {
 	return lowest
 }
 
-// parseOnce answers SCRIPT LOAD without parsing, and runs the script by EVAL when it is called first: what miniredis parses
-// for EVAL, it keeps for all servers of the process. To parse a throttle's script takes as long as to run it many times.
+// parseOnce answers SCRIPT LOAD without parsing, and runs the script by EVAL when it is called first: what miniredis
+// parses for EVAL, it keeps for all servers of the process. To parse a throttle's script takes as long as to run it
+// many times.
 func parseOnce(m *miniredis.Miniredis) server.Hook {
 	var loaded sync.Map // texts by their SHA1
 	return func(peer *server.Peer, command string, args ...string) bool {
@@ -79,7 +82,7 @@ func parseOnce(m *miniredis.Miniredis) server.Hook {
 		case command == "EVALSHA" && len(args) > 0:
 			text, isFirst := loaded.LoadAndDelete(args[0])
 			if isFirst {
-				m.Server().Dispatch(peer, append([]string{"EVAL", text.(string)}, args[1:]...))
+				m.Server().Dispatch(peer, slices.Concat([]string{"EVAL", fmt.Sprint(text)}, args[1:]))
 			}
 			return isFirst
 		case command != "SCRIPT" || len(args) == 0:

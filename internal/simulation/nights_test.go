@@ -179,7 +179,8 @@ func (w *world) mayStart(j *job, now time.Time) time.Time {
 }
 
 // mostNights is how many nights a world has at most: one for each period that the work takes, or a ramp before its
-// units hold for good, and some for hours. With hours there are twice as many: a period may begin while they are closed.
+// units hold for good, and some for hours. With hours there are twice as many: a period may begin while they are
+// closed.
 func (p *plan) mostNights() int {
 	most := 20.0
 	for _, scope := range p.scopes {
