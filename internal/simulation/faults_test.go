@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -128,4 +129,25 @@ func (p *plan) drawControl(d dice, f *fault) {
 	}
 	limit.Precision = p.drawPrecision(d, limit.Window)
 	f.limits = []throttle.Limit{limit}
+}
+
+// TestFaultsAreDrawn counts the faults of a thousand worlds, without running these: there are many of each sort.
+func TestFaultsAreDrawn(t *testing.T) {
+	t.Parallel()
+	const worlds, least = 1000, 20
+	drawn, jobs := make([]int, len(mischiefs)), 0
+	for seed := range uint64(worlds) {
+		p := draw(1+seed, 72*time.Second)
+		jobs += len(p.jobs)
+		for _, f := range p.faults {
+			drawn[f.does]++
+		}
+	}
+	t.Logf("%d worlds have %d jobs", worlds, jobs)
+	for does, n := range drawn {
+		t.Logf("%d × %s", n, mischief(does))
+		if n < least {
+			t.Errorf("%d × %s, want at least %d", n, mischief(does), least)
+		}
+	}
 }
