@@ -72,7 +72,7 @@ func (e *CheckError) Error() string {
 // Cluster client that make a recovery slow; live processes that are configured differently from
 // this one or, for an attached Inspector, from the process that it was attached to; processes whose
 // jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
-// INFO cannot be read.
+// INFO cannot be read, or that replicas follow without min-replicas-to-write.
 //
 // Check blocks for some ten round trips, each for Options.Timeout at most, and ends at the first round trip
 // that takes longer. The circuit breaker neither stops Check nor counts its failures.
@@ -334,6 +334,13 @@ func (c *check) server(unread string, info map[string]string) {
 		c.findOnce(note, "persistence",
 			"appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot",
 			"set appendonly to yes if that must not be")
+	}
+	// INFO has the second field only where min-replicas-to-write and min-replicas-max-lag are set.
+	_, bounded := info["min_slaves_good_slaves"]
+	if replicas := info["connected_slaves"]; !bounded && replicas != "" && replicas != "0" {
+		c.findOnce(note, "replicas",
+			"replicas follow, and min-replicas-to-write is 0: a failover may forget whatever its replica had not received",
+			"set min-replicas-to-write to 1, and min-replicas-max-lag to the seconds that may be forgotten")
 	}
 }
 

@@ -236,6 +236,30 @@ func TestF15_CheckConfigurations(t *testing.T) {
 	}
 }
 
+// TestF19_CheckReplicas: Check says that a failover may forget without a bound, unless the primary has one.
+func TestF19_CheckReplicas(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want found
+	}{
+		"without a bound": {want: found{"note": {"persistence", "replicas"}}},
+		"with a bound":    {[]string{"--min-replicas-to-write", "1"}, found{"note": {"persistence"}}},
+		"bound turned off": {[]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "0"},
+			found{"note": {"persistence", "replicas"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary := redistest.Start(t, test.args...)
+			redistest.StartReplica(t, primary)
+			got, err := check(t, newThrottle(t, primary.Client(t), globalScope(throttle.PerHour(5)), nil))
+			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+				t.Errorf("error %v, findings (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 // TestT12_UnknownCommandTellsNoKey: Redis' error for an unknown command repeats the command's arguments. If a tenant's
 // key is among them, the text of the returned error does not contain the key.
 func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
