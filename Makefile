@@ -61,6 +61,14 @@ reliability: ## faults while jobs run, on real servers; what is measured goes in
 	LONG=1 REQUIRE_REDIS=1 RELIABILITY_ROWS=$$rows go test -count=1 -timeout $(TEST_TIMEOUT) ./internal/reliability/; \
 	go run ./internal/reliability/table "$$rows" docs/reliability.md
 
+# How long a soak lasts; its end takes some minutes more.
+SOAK ?= 1h
+
+.PHONY: soak
+soak: ## a mixed load for an hour amid faults and changes (SOAK=10m); its figures go into docs/trust.md
+	SOAK=$(SOAK) SOAK_DOCUMENT=$(CURDIR)/docs/trust.md REQUIRE_REDIS=1 \
+	go test -count=1 -run '^TestSoak$$' -timeout 0 -v ./internal/reliability/
+
 # The full size of one drain of each class of faults: the network, refusals, lost data, the
 # clock, failovers, workers, the queue. .ci/run has three of them (the small forms of all run
 # with the other tests), the nightly run all.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"syscall"
@@ -131,22 +130,6 @@ func (r ran) note(work *redis.Client, list string) error {
 	return work.RPush(context.Background(), list, text).Err()
 }
 
-func startRunner(t *testing.T, settings runnerSettings) *child {
-	t.Helper()
-	text, err := json.Marshal(settings)
-	must(t, err)
-	self, err := os.Executable()
-	must(t, err)
-	c := &child{process: exec.Command(self)}
-	c.process.Env = append(os.Environ(), runnerVariable+"="+string(text))
-	c.process.Stderr = os.Stderr
-	c.leash, err = c.process.StdinPipe()
-	must(t, err)
-	must(t, c.process.Start())
-	t.Cleanup(c.kill)
-	return c
-}
-
 // runningDrain is jobs of several weights that four processes run under one running limit.
 type runningDrain struct {
 	t      *testing.T
@@ -174,7 +157,7 @@ func TestRunningDrain_F32(t *testing.T) {
 	var processes []*child
 	for n := range 4 {
 		settings.Process = n
-		processes = append(processes, startRunner(t, settings))
+		processes = append(processes, startSelf(t, runnerVariable, settings))
 	}
 	d.until("many have run", func() bool { return d.ended() > d.jobs/10 && d.holds(0) > 7 || d.ended() > d.jobs/2 })
 	processes[0].kill()

@@ -28,6 +28,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if settings, is := os.LookupEnv(soakVariable); is {
+		if err := beSoaker(settings); err != nil {
+			panic(err)
+		}
+		return
+	}
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 

@@ -13,17 +13,23 @@ import (
 // The markers before and after the table in a document.
 const (
 	tableBegins = "<!-- make reliability writes from here -->\n"
+	soakBegins  = "<!-- make soak writes from here -->\n"
 	tableEnds   = "<!-- to here -->\n"
 )
 
 // Replace puts the table of rows between the markers of a document.
 func Replace(document string, rows []Row) (string, error) {
-	before, rest, found := strings.Cut(document, tableBegins)
+	return replace(document, tableBegins, Table(rows))
+}
+
+// replace puts a table between a marker and the end.
+func replace(document, begins, table string) (string, error) {
+	before, rest, found := strings.Cut(document, begins)
 	_, after, ends := strings.Cut(rest, tableEnds)
 	if !found || !ends {
 		return "", errors.New("reliability: the document does not have the two markers")
 	}
-	return before + tableBegins + "\n" + Table(rows) + "\n" + tableEnds + after, nil
+	return before + begins + "\n" + table + "\n" + tableEnds + after, nil
 }
 
 // Table returns the rows in Markdown, in the order of their cases.

@@ -45,12 +45,20 @@ type child struct {
 // startChild starts this test binary as a worker process.
 func startChild(t *testing.T, settings childSettings) *child {
 	t.Helper()
+	c := startSelf(t, childVariable, settings)
+	c.childSettings = settings
+	return c
+}
+
+// startSelf starts this test binary with settings in an environment variable, which says what it becomes.
+func startSelf(t *testing.T, variable string, settings any) *child {
+	t.Helper()
 	text, err := json.Marshal(settings)
 	must(t, err)
 	self, err := os.Executable()
 	must(t, err)
-	c := &child{childSettings: settings, process: exec.Command(self)}
-	c.process.Env = append(os.Environ(), childVariable+"="+string(text))
+	c := &child{process: exec.Command(self)}
+	c.process.Env = append(os.Environ(), variable+"="+string(text))
 	c.process.Stderr = os.Stderr
 	c.leash, err = c.process.StdinPipe()
 	must(t, err)
