@@ -17,6 +17,8 @@ import (
 const (
 	root       = "../.."
 	document   = root + "/docs/reliability.md"
+	trust      = root + "/docs/trust.md"
+	guarantees = root + "/docs/guide/guarantees.md"
 	decision   = root + "/docs/decisions/0010-fault-cases-not-built.md"
 	lastCase   = 68
 	lastThreat = 15
@@ -28,7 +30,7 @@ var (
 	caseNumber = regexp.MustCompile(`^\| ((?:[FT]\d+(?:, )?)+) \|`)
 )
 
-// TestDocumentNamesTests compares the document with the tree: every test that the document names
+// TestDocumentNamesTests compares the documents with the tree: every test that they name
 // exists, and every case has a row in the document, or a reason why it has none.
 func TestDocumentNamesTests(t *testing.T) {
 	t.Parallel()
@@ -44,7 +46,7 @@ func TestDocumentNamesTests(t *testing.T) {
 		return err
 	}))
 	covered := make(map[string]bool)
-	for _, path := range []string{document, decision} {
+	for _, path := range []string{document, decision, trust} {
 		text, err := os.ReadFile(path)
 		must(t, err)
 		for line := range strings.Lines(string(text)) {
@@ -65,6 +67,28 @@ func TestDocumentNamesTests(t *testing.T) {
 			if name := letter + strconv.Itoa(n); !covered[name] {
 				t.Errorf("%s has neither a test nor a reason why not", name)
 			}
+		}
+	}
+}
+
+// TestEachGuaranteeNamesItsTests: each heading of the guarantees has a row in the report of trust, with a test.
+func TestEachGuaranteeNamesItsTests(t *testing.T) {
+	t.Parallel()
+	promises, err := os.ReadFile(guarantees)
+	must(t, err)
+	rows, err := os.ReadFile(trust)
+	must(t, err)
+	headings := regexp.MustCompile(`(?m)^##+ (.+)$`).FindAllStringSubmatch(string(promises), -1)
+	if len(headings) == 0 {
+		t.Fatalf("%s has no headings", guarantees)
+	}
+	for _, heading := range headings {
+		named := false
+		for line := range strings.Lines(string(rows)) {
+			named = named || strings.HasPrefix(line, "| ["+heading[1]+"](") && testName.MatchString(line)
+		}
+		if !named {
+			t.Errorf("%s has no row with a test for %q", trust, heading[1])
 		}
 	}
 }
