@@ -136,8 +136,8 @@ func newLink(t *testing.T, target string) *link {
 // pass passes bytes from one connection to the other until one of them ends. What comes while the link is stalled is
 // lost.
 func (l *link) pass(from, to net.Conn) {
-	defer from.Close() //nolint:errcheck // nothing is lost with it
-	defer to.Close()   //nolint:errcheck // nothing is lost with it
+	defer from.Close()
+	defer to.Close()
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(buffer)

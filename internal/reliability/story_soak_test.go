@@ -186,7 +186,7 @@ func (s *soak) lasting(d time.Duration) time.Duration { return min(d, s.length/2
 func (s *soak) enqueue(ctx context.Context, w workload) {
 	client := asynq.NewClientFromRedisClient(s.behind)
 	decide := redis.NewClient(&redis.Options{Addr: s.proxy.Addr})
-	defer decide.Close() //nolint:errcheck // nothing is lost with it
+	defer decide.Close()
 	if strings.HasSuffix(w.name, "-clocked") {
 		decide.AddHook(s.clock)
 	}
@@ -366,7 +366,7 @@ func (s *soak) report(left int) {
 		looked, found := a.checkLimits(s.t, w, s.changes, s.killed)
 		checked, over = checked+looked, over+found
 	}
-	count := func(n int) string { return strconv.Itoa(n) }
+	count := strconv.Itoa
 	figures := []reliability.Figure{
 		{What: "length, and until the last task had ended", Value: fmt.Sprintf("%s, %s", s.length,
 			time.Since(s.settings.Begins).Round(time.Second))},
