@@ -319,7 +319,7 @@ func (s *soak) until(what string, state func() string, is func() bool) {
 	s.t.Helper()
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
-	for range 1000 {
+	for range 3000 {
 		if is() {
 			return
 		}
