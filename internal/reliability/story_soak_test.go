@@ -87,6 +87,59 @@ func TestSoak(t *testing.T) {
 	s.report(left)
 }
 
+// TestSoakIsChecked: what a soak holds against the record is found in records that were made wrong.
+func TestSoakIsChecked(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	w := clocked("w") // 5 of all and 3 of each tenant in a second
+	record := func(starts int) (a accounts) {
+		a.enqueued = map[string]bool{}
+		for n := range starts {
+			at := noon.Add(time.Duration(n) * time.Millisecond)
+			of := note{Throttle: "w", Task: strconv.Itoa(n), Job: w.job(0), At: at, Noted: at}
+			a.calls = append(a.calls, call{note: of, ended: at})
+			a.enqueued["w"+of.Task] = true
+		}
+		return a
+	}
+	before, after := noon.Add(-time.Second), noon.Add(time.Minute)
+	limit := func(units int64) change { return change{limits: []throttle.Limit{throttle.Per(units, time.Second)}} }
+	during := func(c change) []change {
+		c.throttle, c.scope, c.key, c.from, c.to = "w", "tenant", "t0", [2]time.Time{before, before}, [2]time.Time{after, after}
+		return []change{c}
+	}
+	for name, test := range map[string]struct {
+		starts  int
+		changes []change
+		over    int
+	}{
+		"full":          {starts: 3},
+		"over":          {starts: 4, over: 1},
+		"over in all":   {starts: 6, over: 3 + 1},
+		"lowered":       {starts: 2, changes: during(limit(1)), over: 1},
+		"raised":        {starts: 5, changes: during(limit(5))},
+		"over a raise":  {starts: 5, changes: during(limit(4)), over: 1},
+		"shadow":        {starts: 5, changes: during(change{mode: throttle.Shadow})},
+		"off":           {starts: 5, changes: during(change{mode: throttle.Off})},
+		"while a pause": {starts: 2, changes: during(change{paused: true}), over: 2},
+	} {
+		if _, over := record(test.starts).checkLimits(w, test.changes, nil); len(over) != test.over {
+			t.Errorf("%s: found %q, want %d", name, over, test.over)
+		}
+	}
+	a := record(3)
+	a.calls = append(a.calls, a.calls[1])           // ran twice
+	a.calls[2].ended, a.enqueued["w9"] = noon, true // was lost
+	if ran, twice, lost, wrong := a.checkTasks(nil); ran != 3 || twice != 0 || len(lost) != 1 || len(wrong) != 1 {
+		t.Errorf("%d ran, %d twice, lost %q, wrong %q", ran, twice, lost, wrong)
+	}
+	a.calls[1].ended = time.Time{} // its process was killed
+	a.expired = map[string]bool{"w9": true}
+	if ran, twice, lost, wrong := a.checkTasks(nil); ran != 3 || twice != 1 || len(lost)+len(wrong) != 0 {
+		t.Errorf("%d ran, %d twice, lost %q, wrong %q", ran, twice, lost, wrong)
+	}
+}
+
 func newSoak(t *testing.T) *soak {
 	t.Helper()
 	length := longtest.Of(6*time.Second, 12*time.Second)
@@ -360,11 +413,16 @@ func (s *soak) stop() {
 // report checks the record and writes the figures.
 func (s *soak) report(left int) {
 	a := readAccounts(s.t, filepath.Dir(s.settings.Notes))
-	ran, twice := a.checkTasks(s.t, s.struck)
+	ran, twice, lost, wrong := a.checkTasks(s.struck)
 	checked, over := 0, 0
 	for _, w := range s.loads {
-		looked, found := a.checkLimits(s.t, w, s.changes, s.killed)
-		checked, over = checked+looked, over+found
+		looked, found := a.checkLimits(w, s.changes, s.killed)
+		checked, over, wrong = checked+looked, over+len(found), append(wrong, found...)
+	}
+	for i, what := range append(wrong, lost...) {
+		if i < 20 { // more would hide the first
+			s.t.Error(what)
+		}
 	}
 	count := strconv.Itoa
 	figures := []reliability.Figure{
@@ -372,7 +430,7 @@ func (s *soak) report(left int) {
 			time.Since(s.settings.Begins).Round(time.Second))},
 		{What: "tasks that asynq took", Value: count(len(a.enqueued))},
 		{What: "of these: ran; expired at their deadlines; neither", Value: fmt.Sprintf("%d; %d; %d", ran,
-			len(a.enqueued)-ran, lostIn(a))},
+			len(a.enqueued)-ran-len(lost), len(lost))},
 		{What: "tasks that were refused, by a full line or a deadline, and asynq never got", Value: count(len(a.refused))},
 		{What: "tasks whose enqueuing failed, so that asynq may have them or not", Value: count(len(a.unsure))},
 		{What: "ran once more: their process was killed, or their connection cut at their end", Value: count(twice)},
@@ -392,19 +450,6 @@ func (s *soak) report(left int) {
 	if path := os.Getenv(documentVariable); path != "" && !s.t.Failed() {
 		must(s.t, reliability.WriteSoak(path, figures))
 	}
-}
-
-func lostIn(a accounts) (n int) {
-	ran := make(map[string]bool)
-	for _, c := range a.calls {
-		ran[c.Throttle+c.Task] = true
-	}
-	for id := range a.enqueued {
-		if !ran[id] && !a.expired[id] {
-			n++
-		}
-	}
-	return n
 }
 
 // counts writes "3 × this, 2 × that".

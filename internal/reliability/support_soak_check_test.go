@@ -117,9 +117,8 @@ func readAccounts(t *testing.T, folder string) accounts {
 
 // checkTasks checks that each task ran or expired, that none was refused and ran, and that none ran more often than its
 // handlers asked for, but for tasks whose process was killed, or whose connections were cut when they ended. It returns
-// how many ran, and how many of these ran once more.
-func (a accounts) checkTasks(t *testing.T, struck []time.Time) (ran, twice int) {
-	t.Helper()
+// how many ran, how many of these ran once more, which were lost, and what else is wrong.
+func (a accounts) checkTasks(struck []time.Time) (ran, twice int, lost, wrong []string) {
 	runs := make(map[string][]call)
 	for _, c := range a.calls {
 		id := c.Throttle + c.Task
@@ -130,12 +129,12 @@ func (a accounts) checkTasks(t *testing.T, struck []time.Time) (ran, twice int) 
 		case len(runs[id]) > 0:
 			ran++
 		case !a.expired[id]:
-			t.Errorf("%s was lost: it neither ran nor expired", id)
+			lost = append(lost, id)
 		}
 	}
 	for id, calls := range runs {
 		if a.refused[id] || !a.enqueued[id] && !a.unsure[id] {
-			t.Errorf("%s ran, and was not enqueued", id)
+			wrong = append(wrong, id+" ran, and was not enqueued")
 		}
 		slices.SortFunc(calls, func(a, b call) int { return a.Noted.Compare(b.Noted) })
 		for _, c := range calls[:len(calls)-1] {
@@ -145,24 +144,17 @@ func (a accounts) checkTasks(t *testing.T, struck []time.Time) (ran, twice int) 
 			case c.ended.IsZero() || slices.ContainsFunc(struck, near):
 				twice++
 			default:
-				t.Errorf("%s ended at %s, and ran again at %s", id, c.ended, calls[len(calls)-1].Noted)
+				wrong = append(wrong, fmt.Sprintf("%s ended at %s, and ran again at %s", id, c.ended, calls[len(calls)-1].Noted))
 			}
 		}
 	}
-	return ran, twice
+	return ran, twice, lost, wrong
 }
 
 // checkLimits checks the starts of a workload against its limits, and against what the operator had set at that moment.
-// It returns how many windows, periods and instants it has looked at, and how many of them were over.
-func (a accounts) checkLimits(t *testing.T, w workload, changes []change,
-	killed map[string]time.Time) (checked, over int) {
-	t.Helper()
-	report := func(o throttletest.Over) {
-		over++
-		if over <= 10 {
-			t.Errorf("%s: %s", w.name, o)
-		}
-	}
+// It returns how many windows, periods and instants it has looked at, and those that were over.
+func (a accounts) checkLimits(w workload, changes []change, killed map[string]time.Time) (checked int, over []string) {
+	report := func(o throttletest.Over) { over = append(over, w.name+": "+o.String()) }
 	for _, scope := range w.scopes {
 		starts := a.starts(w, scope, false, changes, killed)
 		running := a.starts(w, scope, true, changes, killed)
@@ -195,24 +187,22 @@ func (a accounts) checkLimits(t *testing.T, w workload, changes []change,
 				}
 			}
 		}
-		over += checkPauses(t, w, scope, starts, changes)
+		over = append(over, checkPauses(w, scope, starts, changes)...)
 	}
 	return checked, over
 }
 
-// checkPauses checks that nothing started under a paused scope key.
-func checkPauses(t *testing.T, w workload, scope throttle.Scope, starts []throttletest.Start,
-	changes []change) (over int) {
-	t.Helper()
+// checkPauses returns the starts under a paused scope key.
+func checkPauses(w workload, scope throttle.Scope, starts []throttletest.Start, changes []change) (wrong []string) {
 	for _, c := range changes {
 		for _, s := range starts {
 			if c.paused && c.concerns(w.name, scope.Name, s.Keys[scope.Name]) && c.amid(s.At) {
-				t.Errorf("%s: %s %q was paused, and a task started at %s", w.name, scope.Name, c.key, s.At)
-				over++
+				wrong = append(wrong,
+					fmt.Sprintf("%s: %s %q was paused, and a task started at %s", w.name, scope.Name, c.key, s.At))
 			}
 		}
 	}
-	return over
+	return wrong
 }
 
 // starts returns the calls under a scope as Check takes them. What started while the scope was off is left out.
