@@ -29,8 +29,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// soakLength is how long the tests' own soak takes, and SOAK another length, as in make soak. A soak that
-// shall write its figures into a document finds its path in SOAK_DOCUMENT.
+// The environment variables of make soak: how long a soak lasts, and the document into which it writes its figures.
 const (
 	lengthVariable   = "SOAK"
 	documentVariable = "SOAK_DOCUMENT"
@@ -105,7 +104,8 @@ func TestSoakIsChecked(t *testing.T) {
 	before, after := noon.Add(-time.Second), noon.Add(time.Minute)
 	limit := func(units int64) change { return change{limits: []throttle.Limit{throttle.Per(units, time.Second)}} }
 	during := func(c change) []change {
-		c.throttle, c.scope, c.key, c.from, c.to = "w", "tenant", "t0", [2]time.Time{before, before}, [2]time.Time{after, after}
+		c.throttle, c.scope, c.key = "w", "tenant", "t0"
+		c.from, c.to = [2]time.Time{before, before}, [2]time.Time{after, after}
 		return []change{c}
 	}
 	for name, test := range map[string]struct {
