@@ -77,8 +77,11 @@ func TestSoak(t *testing.T) {
 	s.stop()
 	left := 0
 	if s.alone() {
-		listens := goleak.IgnoreAnyFunction("github.com/asynq-throttle/asynq-throttle/internal/redistest.(*Proxy).serve")
-		if err := goleak.Find(before, listens); err != nil {
+		// The network before Redis is the test's own, and ends with it.
+		const redistest = "github.com/asynq-throttle/asynq-throttle/internal/redistest."
+		if err := goleak.Find(before, goleak.IgnoreAnyFunction(redistest+"(*Proxy).serve"),
+			goleak.IgnoreAnyFunction(redistest+"(*link).passRequests"),
+			goleak.IgnoreAnyFunction(redistest+"(*link).passReplies")); err != nil {
 			t.Error(err)
 			left = strings.Count(err.Error(), "Goroutine ")
 		}
@@ -345,13 +348,11 @@ func (s *soak) drain() {
 		}
 		return true
 	})
-	s.until("no job is booked or in line", s.waiting, func() bool {
+	s.until("no job is booked", s.waiting, func() bool {
 		for _, w := range s.loads {
-			lanes, err := s.inspectors[w.name].Lanes(s.t.Context())
-			must(s.t, err)
 			usage, err := s.inspectors[w.name].Usage(s.t.Context(), throttle.Global, "")
 			must(s.t, err)
-			if len(lanes) != 0 || usage.Limits[0].Booked != 0 {
+			if usage.Limits[0].Booked != 0 {
 				return false
 			}
 		}
@@ -364,6 +365,21 @@ func (s *soak) drain() {
 			s.t.Errorf("asynq archived %d tasks of %s", info.Archived, w.name)
 		}
 	}
+}
+
+// leftInLine returns how many jobs are still in line, though asynq has no task any more. A task that expires while Redis
+// cannot be asked leaves its job there: the pull whose turn it is finds the task gone, under a quota the next day.
+func (s *soak) leftInLine() (left int) {
+	for _, w := range s.loads {
+		lanes, err := s.inspectors[w.name].Lanes(s.t.Context())
+		must(s.t, err)
+		for _, lane := range lanes {
+			jobs, _, err := s.inspectors[w.name].Jobs(s.t.Context(), lane.Name, "")
+			must(s.t, err)
+			left += len(jobs)
+		}
+	}
+	return left
 }
 
 // until polls for five minutes at most, longer than any task waits at the end of a soak. It counts polls and reads no
@@ -441,6 +457,7 @@ func (s *soak) report(left int) {
 		{What: "**over their limit**", Value: count(over)},
 		{What: "faults and changes", Value: counts(s.done)},
 		{What: "keys without an expiry, but for asynq's own", Value: count(s.forever())},
+		{What: "jobs left in line, whose tasks expired while Redis was cut off", Value: count(s.leftInLine())},
 		{What: "goroutines left", Value: count(left)},
 	}
 	figures = append(figures, s.memory()...)
