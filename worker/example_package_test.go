@@ -53,7 +53,7 @@ func Example() {
 	}
 
 	queue := asynq.NewClientFromRedisClient(client)
-	acme := map[string]string{"tenant": "acme"}
+	acme := map[string]string{"tenant": "acme"} // the headers that the function above reads
 	for _, mail := range []string{"mail 1", "mail 2", "mail 3"} {
 		task := worker.NewTask("mail:send", []byte(mail), acme)
 		if _, err := queue.Enqueue(task); err != nil {
