@@ -10,7 +10,7 @@
 -- Reply: now, next
 --   the number of bookings
 --   the text of an error, '' for none
---   the check at which its steps were used up, 0 if they were not
+--   which check of its steps ended the pull, 0 if none did
 --   of each job that has ended: 1 if it occupied its places until now, else 0
 --   of each booking: id, slot, lane
 --   of each overdue job, and of each job that never fits: id, slot, lane
@@ -51,8 +51,8 @@ for i = 1, #found_due, 2 do
     wide = min(2, call('ZCARD', wait_of(found_due[i]))),
   }
 end
--- Among timers that are due at about the same time, claims come first, then scope keys with one flow: a lane that has
--- room there then takes its turn under the scope keys that it shares.
+-- Among timers that are due at about the same time, claims come first, then scope keys with one flow. So a lane that
+-- has room under a scope key of its own takes its turn afterwards, under a scope key that it shares with other flows.
 table.sort(due_now, function(a, b)
   if a.about ~= b.about then return a.about < b.about end
   if a.wide ~= b.wide then return a.wide < b.wide end
@@ -62,7 +62,7 @@ end)
 -- Decide, and write the line on the way: the next decision reads it from Redis.
 for i = 1, #due_now do
   end_if_tired()
-  -- The remaining timers are older than the ones with a new time: the next pull begins with them.
+  -- The next pull begins with the remaining timers, since each handled timer now has a later time than they.
   if puller.bookings == 0 or puller.looks <= 0 then break end
   local fine, problem = pcall(attempt, due_now[i].name)
   if not fine then

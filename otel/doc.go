@@ -10,7 +10,8 @@
 //	// Where tasks are enqueued: the task carries the span of ctx to its worker.
 //	task := worker.NewTask("mail:send", payload, telemetry.Headers(ctx, headers))
 //
-// A throttle has one Observer. With that of package metrics, for Prometheus, Around and Headers work all the same.
+// A throttle has one Observer. If this is the Prometheus collector of package metrics, Around and Headers work all the
+// same.
 //
 // # Spans
 //
@@ -24,8 +25,8 @@
 //
 // # Privacy
 //
-// Spans have the key of the scope key that holds a task back, such as a tenant's name: the attribute throttle.key.
-// Metrics have names of throttles and scopes, and no key.
+// The attribute throttle.key of a span is the key that holds the task back, such as a tenant's name. Metrics have names
+// of throttles and scopes, and no key.
 //
 // docs/guide/opentelemetry.md lists all attributes and metrics.
 package otelthrottle

@@ -63,8 +63,8 @@ func of(throttleName, scope string, more ...attribute.KeyValue) metric.Measureme
 		attribute.String(keyScope, scope))...)
 }
 
-// scopesOf returns the scopes in which a job takes units. The global scope is always among them, so that its
-// values are those of all jobs.
+// scopesOf returns the scopes in which a job takes units. The global scope is always among them, so that its metrics
+// count all jobs.
 func scopesOf(job throttle.Job) []string {
 	scopes := []string{throttle.Global}
 	for scope := range job.Keys {

@@ -19,12 +19,12 @@ const collectWithin = time.Second
 // watch is a throttle whose waiting jobs are reported.
 type watch struct {
 	throttle *inspect.Inspector
-	queued   map[string]int64 // by the scope's name; a scope in which jobs waited stays, with 0
+	queued   map[string]int64 // by the scope's name; a scope whose last waiting job has left stays, with 0
 }
 
-// Watch makes each collection of metrics report the jobs that wait in line (throttle.queued_jobs). They are read from
-// Redis, for a second at most, and are those of all processes: one process that watches a throttle is enough. A
-// throttle replaces a watched one of the same name.
+// Watch makes each collection of metrics report the jobs that wait in line (throttle.queued_jobs). Each collection
+// reads them from Redis, which may take a second at most. The value counts the jobs of all processes, so it is enough
+// if one process watches a throttle. A throttle replaces a watched one of the same name.
 func (t *Telemetry) Watch(throttles ...*inspect.Inspector) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,8 +33,8 @@ func (t *Telemetry) Watch(throttles ...*inspect.Inspector) {
 	}
 }
 
-// observeQueued reports the waiting jobs of the watched throttles. Of a throttle whose Redis does not answer it reports
-// nothing but the error.
+// observeQueued reports the waiting jobs of the watched throttles. If Redis does not answer for a throttle, only the
+// error is reported.
 func (t *Telemetry) observeQueued(ctx context.Context, to metric.Int64Observer) error {
 	ctx, cancel := context.WithTimeout(ctx, collectWithin)
 	defer cancel()

@@ -27,7 +27,7 @@ func (d *delivery) begins(ctx context.Context, r throttle.Reservation) context.C
 	now := time.Now()
 	arrived := now.Add(-r.Waited)
 	if d.since.Before(arrived) {
-		arrived = d.since // the grant of a fallback, or one that came before its start
+		arrived = d.since // as for the grant of a fallback, and for a grant before its start
 	}
 	attributes := append(held(r.Hold), attribute.String(keyOutcome, r.Outcome.String()),
 		attribute.Int64(keyUnits, r.Job.Weight))
@@ -73,8 +73,8 @@ func (d *delivery) putBack(ctx context.Context, putBack *worker.PutBackError) {
 	span.End()
 }
 
-// ended makes the span of a task that will not start in this attempt. Without an error its user's Options.Expired has
-// ended it, as too late.
+// ended makes the span of a task that will not start in this attempt. If err is nil, the task was too late, and the
+// function Options.Expired of the program has ended it.
 func (d *delivery) ended(ctx context.Context, err error) {
 	outcome := resultOf(&throttle.DeadlineError{})
 	if err != nil {

@@ -216,8 +216,8 @@ func isGranted(span sdktrace.ReadOnlySpan) bool {
 	return attributesOf(span)["throttle.outcome"] == "granted"
 }
 
-// TestSpansOfTwoShapers: of two shapers around a handler each has its wait, and the put-back of the inner one is
-// reported once, under its throttle's name.
+// TestSpansOfTwoShapers: two shapers are around a handler. Each has its own spans of waits. A put-back by the inner
+// shaper has one span, under the name of the inner throttle.
 func TestSpansOfTwoShapers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Minute), false, func(t *testing.T, w *world, r *recorded) {
@@ -299,8 +299,8 @@ func TestNewTraces(t *testing.T) {
 	})
 }
 
-// TestSpansWithoutRedis: a put-back because Redis cannot decide has a failed span; the grant of a fallback has its
-// source, and no limit.
+// TestSpansWithoutRedis: if Redis cannot decide, the span of the put-back is marked as failed. If a fallback grants the
+// task, the span of its wait names the fallback as the source, and no limit.
 func TestSpansWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

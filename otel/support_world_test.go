@@ -80,8 +80,8 @@ func (r *recorded) metrics() map[string]metricdata.Metrics {
 	return byName
 }
 
-// values returns the values of a metric, of a histogram the counts, by the attributes as text: "name=value,…" in the
-// order of the names.
+// values returns the values of a metric, or the counts of a histogram. Its keys are the attributes as text:
+// "name=value,…" in the order of the names.
 func (r *recorded) values(name string) map[string]int64 {
 	r.t.Helper()
 	values := make(map[string]int64)
@@ -218,7 +218,7 @@ func (w *world) serve(cfg asynq.Config, handler asynq.HandlerFunc, around ...asy
 	w.t.Cleanup(server.Shutdown)
 }
 
-// enqueue adds a task of a tenant, whose ID is its number.
+// enqueue enqueues a task with these headers. Its ID, which enqueue returns, has the number n.
 func (w *world) enqueue(n int, headers map[string]string, opts ...asynq.Option) string {
 	w.t.Helper()
 	id := fmt.Sprintf("mail-%03d", n)
@@ -229,7 +229,7 @@ func (w *world) enqueue(n int, headers map[string]string, opts ...asynq.Option) 
 	return id
 }
 
-// settled waits in virtual time until nothing more happens within it.
+// settled lets some virtual time pass, and then waits until no goroutine of the bubble can go on.
 func settled(within time.Duration) {
 	time.Sleep(within)
 	synctest.Wait()

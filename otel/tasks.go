@@ -86,14 +86,14 @@ type delivery struct {
 	tracer     trace.Tracer
 	attributes []attribute.KeyValue // of the throttle and the task
 	links      []trace.Link         // to the enqueuing span
-	since      time.Time            // when it came; after a handler has run, when that ended
+	since      time.Time            // when asynq delivered it, or when the last run of a handler ended
 	started    bool                 // a handler has begun
 	passedOn   bool                 // a shaper inside of this one has put the task back
 	outer      *delivery            // of another shaper around this one
 }
 
-// delivered notes that a task comes to a shaper. The context has the parent of its spans: the span that is there
-// already, or the enqueuing one.
+// delivered notes that a task comes to a shaper. The returned context has the parent of the delivery's spans: the span
+// that ctx has, or else the enqueuing span.
 func (t *Telemetry) delivered(ctx context.Context, task *asynq.Task,
 	throttleName string) (context.Context, *delivery) {
 	headers := propagation.MapCarrier(task.Headers())

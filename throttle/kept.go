@@ -64,8 +64,8 @@ func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	return r, keptFresh
 }
 
-// forget removes the grants that no caller has asked for in time. It returns those that must be given back: a grant of
-// a job that a fallback has started stays charged.
+// forget removes the grants that no caller has asked for in time, and returns those that must be given back. A grant
+// whose job a fallback has started is not among these: it stays charged.
 func (k keptGrants) forget(now time.Time) (unused []Reservation) {
 	for nonce, kept := range k {
 		if !now.After(kept.until) {

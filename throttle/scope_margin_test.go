@@ -14,8 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// withMargin is a throttle of two tenths of a second of margin, on a Redis whose clock the
-// test sets.
+// withMargin returns a throttle with a margin of 0.2 s, and a function that sets the clock of its Redis.
 func withMargin(t *testing.T, limits ...throttle.Limit) (*throttle.Throttle, func(time.Duration)) {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -36,9 +35,9 @@ func callOf(n int) throttle.Job {
 	return throttle.Job{ID: strconv.Itoa(n), Weight: 1, Keys: map[string]string{"account": "ours"}}
 }
 
-// TestMarginHoldsAtTheUpstream: a strict upstream counts calls as they arrive, each up to a
-// margin after its grant, the first of a window late and those of the next at once: no window
-// of it has more than the limit.
+// TestMarginHoldsAtTheUpstream: a strict upstream counts calls when they arrive. In the worst case the calls of one
+// window arrive a margin after their grants, and the calls of the next window at once. Even then no window of the
+// upstream has more calls than the limit.
 func TestMarginHoldsAtTheUpstream(t *testing.T) {
 	t.Parallel()
 	const units, window, late = 5, time.Second, 200 * time.Millisecond
@@ -75,7 +74,7 @@ func TestMarginHoldsAtTheUpstream(t *testing.T) {
 	}
 }
 
-// TestMarginIsNotInLimits: all that shows a limit shows it as it is entered.
+// TestMarginIsNotInLimits: holds, usage and settings show a limit as it was configured or set, without the margin.
 func TestMarginIsNotInLimits(t *testing.T) {
 	t.Parallel()
 	th, at := withMargin(t, throttle.PerMinute(2), throttle.PerHour(200))

@@ -95,7 +95,7 @@ func meddle(t *testing.T, th *throttle.Throttle, i int64) {
 	}
 }
 
-// useAll makes the calls that a job's life has, and those that look.
+// useAll makes all calls for a job, from reserving to settling, and the calls that only read.
 func useAll(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 	t.Helper()
 	ctx := t.Context()
@@ -124,7 +124,7 @@ func useAll(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 	allowed(t, "Explain", err)
 }
 
-// allowed fails the test for an error that is none of a limit that was set.
+// allowed fails the test for each error but a BlockedError, which a limit set at run time may cause.
 func allowed(t *testing.T, call string, err error) {
 	t.Helper()
 	var blocked *throttle.BlockedError
@@ -133,8 +133,8 @@ func allowed(t *testing.T, call string, err error) {
 	}
 }
 
-// TestF55_ManyAtOnce: of 200 goroutines on one key exactly the limit's units are
-// granted, in several processes' worth of throttles.
+// TestF55_ManyAtOnce: 200 goroutines reserve on one key at once, through four throttles that stand for four
+// processes. Exactly the limit's units are granted.
 func TestF55_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, precision := range []time.Duration{throttle.Exact, time.Minute} {

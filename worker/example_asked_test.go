@@ -16,8 +16,8 @@ type busyError struct{ wait time.Duration } // 0: the service did not say
 
 func (busyError) Error() string { return "too busy" }
 
-// The client of a service tells that it is too busy. The handler hands that on, with the
-// scope whose key is to be left alone: all tasks of this account wait then, without a retry.
+// A service says that it is too busy. The handler passes this on to the throttle, with the scope whose key has to
+// wait: all tasks of this account then wait, and lose no retry.
 func ExampleAskedToWait() {
 	call := func(_ context.Context, order string) error {
 		if order == "order 1" {

@@ -20,13 +20,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// mostOfCore is the part of a core that one open page may take beyond idle, of its own process and of
-// Redis together. The overview reads up to some 15 scope keys each second and took 1.16 % when it was
+// mostOfCore is the part of a core that one open page may take in addition to an idle server, in the serving
+// process and in Redis together. The overview reads up to some 15 scope keys each second and took 1.16 % when it was
 // measured for docs/guide/dashboard.md; the rest is for a busy machine.
 const mostOfCore = 0.015
 
-// TestDashboardIsCheap: what the pages cost while they are open, however many look. LONG=1
-// has 105,000 jobs in line and 10,000 scope keys, for a minute each.
+// TestDashboardIsCheap measures what open pages cost, for one browser and for many. With LONG=1 there are 105,000 jobs
+// in line and 10,000 scope keys, and each case takes a minute.
 func TestDashboardIsCheap(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -99,7 +99,7 @@ func keyPages(n int) []string {
 	return pages
 }
 
-// look keeps pages open until each was told so many times what is new.
+// look keeps pages open until each has received the given number of events.
 func look(t *testing.T, base string, pages []string, times int) {
 	t.Helper()
 	done := make(chan error, len(pages))

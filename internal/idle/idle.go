@@ -1,5 +1,5 @@
-// Package idle spares tests what asynq and a throttle do while there is nothing to do, and what miniredis does again
-// for each server.
+// Package idle makes tests with miniredis faster. Calls of asynq and of a throttle that find nothing to do are answered
+// without running a script, and each script is parsed once for all servers.
 package idle
 
 import (
@@ -19,30 +19,30 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// Answer lets a miniredis answer asynq without running its scripts when there is
-// nothing to take from a queue, nothing to move into one and no completed task to delete: the
-// list or the sorted set that the script would read is not there, or no task is that old.
-// Nothing else differs, and a test in virtual time takes about half as long: a server looks up
-// to a hundred times per second, and miniredis builds an interpreter for each script. SCRIPT EXISTS
-// does not know a script that was loaded and not called.
+// Answer lets a miniredis answer asynq without running asynq's script if the script would find nothing to do: nothing
+// to take from a queue, nothing to move into one, or no completed task to delete. That is so if the list or the sorted
+// set that the script would read does not exist, or if no completed task is old enough. A test in virtual time then
+// takes about half as long: a server looks up to a hundred times per second, and miniredis builds an interpreter for
+// each script.
 //
-// With a connection to another database than 0 all scripts run from then on.
+// One answer differs: SCRIPT EXISTS does not know a script that was loaded and not called. Once a connection has
+// selected another database than 0, all scripts run.
 func Answer(t testing.TB, m *miniredis.Miniredis) {
 	t.Helper()
 	answer(t, m, func(*server.Peer, []string) bool { return false })
 }
 
-// pullsEvery is how often a pull runs in any case: it renews when the keys of the line expire.
+// pullsEvery is how often a pull runs even if no timer is due: a pull renews the expiry of the line's keys.
 const pullsEvery = time.Minute
 
-// AnswerPulls is Answer for tests of days. It answers a throttle's pulls too while none of its timers is due, with what
-// the script says then. A process pulls twice a second while jobs wait.
+// AnswerPulls is Answer for tests that last for days. While no timer of a throttle is due, it also answers the pulls of
+// the throttle, with what the script would answer. A process pulls twice a second while jobs wait.
 func AnswerPulls(t testing.TB, m *miniredis.Miniredis) {
 	t.Helper()
 	pull := redis.NewScript(lua.Pull).Hash()
 	var ran atomic.Int64 // when a pull ran last
 	answer(t, m, func(peer *server.Peer, args []string) bool {
-		if args[0] != pull || len(args) > 7 { // of grants that have ended it hears at once
+		if args[0] != pull || len(args) > 7 { // the script has to learn at once which grants have ended
 			return false
 		}
 		prefix, now := strings.TrimSuffix(args[2], "control"), time.Now().UnixMicro()
@@ -72,9 +72,9 @@ func earliest(m *miniredis.Miniredis, key string) int64 {
 	return lowest
 }
 
-// parseOnce answers SCRIPT LOAD without parsing, and runs the script by EVAL when it is called first: what miniredis
-// parses for EVAL, it keeps for all servers of the process. To parse a throttle's script takes as long as to run it
-// many times.
+// parseOnce answers SCRIPT LOAD without parsing the script, and makes the first call of the script an EVAL: miniredis
+// keeps what it parses for EVAL, for all servers of the process. To parse a throttle's script takes as long as to run
+// it many times.
 func parseOnce(m *miniredis.Miniredis) server.Hook {
 	var loaded sync.Map // texts by their SHA1
 	return func(peer *server.Peer, command string, args ...string) bool {
@@ -98,7 +98,7 @@ func parseOnce(m *miniredis.Miniredis) server.Hook {
 	}
 }
 
-// answer sets the hook that answers in place of scripts: asynq's, and others that also answers.
+// answer sets the hook that answers in place of asynq's scripts. The function also may answer in place of others.
 func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, args []string) bool) {
 	t.Helper()
 	conn, err := m.Dial() // starts the server, which may have no listener

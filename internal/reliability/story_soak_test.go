@@ -57,16 +57,17 @@ type soak struct {
 	changes        []change
 	struck         []time.Time          // when connections of asynq were cut, or a process killed
 	killed         map[string]time.Time // by process
-	done           map[string]int       // faults and changes, by what they do
+	done           map[string]int       // how often each fault and change came
 	samples        []sample
 }
 
 // sample is the memory of one moment, in bytes.
 type sample struct{ heap, throttles, queue uint64 }
 
-// TestSoak lets a mixed load run for long amid faults and changes, and compares what happened with what is promised, by
-// the handlers' own record: nothing is over its limit, no task is lost, nothing is left behind, and memory does not
-// grow. By default it lasts some seconds, too short for a process that dies, whose tasks asynq misses for a minute.
+// TestSoak lets a mixed load run for a long time amid faults and changes, and compares the handlers' own record with
+// what is promised: nothing is over its limit, no task is lost, nothing is left behind, and memory does not grow. By
+// default the soak lasts some seconds. That is too short to kill a process: asynq takes a minute to find the tasks of a
+// process that died.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -89,7 +90,7 @@ func TestSoak(t *testing.T) {
 	s.report(left)
 }
 
-// TestSoakIsChecked: what a soak holds against the record is found in records that were made wrong.
+// TestSoakIsChecked: the checks of a soak find what is wrong in records that the test has made wrong.
 func TestSoakIsChecked(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -172,7 +173,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// alone reports whether no other test runs beside this one: its length was given.
+// alone reports whether this is the only test that runs. It is if the length of the soak was given.
 func (s *soak) alone() bool { return os.Getenv(lengthVariable) != "" }
 
 // kills reports whether the soak is long enough for processes that die.
@@ -235,7 +236,7 @@ func (s *soak) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// lasting returns how long a fault or a change lasts: less in a soak of seconds.
+// lasting returns how long a fault or a change lasts: d, or less in a short soak.
 func (s *soak) lasting(d time.Duration) time.Duration { return min(d, s.length/20) }
 
 // enqueue enqueues the tasks of a workload, in bursts.
@@ -286,7 +287,7 @@ func burst(w workload, second int) int {
 	}
 }
 
-// enqueueOne enqueues a task: half of the seconds by a client that plans, and may be refused a task.
+// enqueueOne enqueues a task. In every other second a client that plans enqueues it; such a task may be refused.
 func (s *soak) enqueueOne(client *asynq.Client, planner *worker.Client, w workload, n, second int) error {
 	text, err := headerOf(w.job(n))
 	if err != nil {
@@ -316,7 +317,7 @@ func (s *soak) enqueueOne(client *asynq.Client, planner *worker.Client, w worklo
 	return s.notes.add(did)
 }
 
-// sample measures memory, this process' after a collection.
+// sample measures memory. The heap of this process is measured after a garbage collection.
 func (s *soak) sample() sample {
 	runtime.GC()
 	var memory runtime.MemStats

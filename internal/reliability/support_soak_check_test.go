@@ -15,12 +15,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// edge is how long after a change a start may still be one that was granted before: a task waits in its handler for up
-// to MaxWait, and starts out of an advance follow the change when that is over.
+// edge is how long after a change a start may still be one that was granted before it. A granted task waits in its
+// handler for up to MaxWait, and an advance lets jobs start without asking Redis until it is over.
 const edge = worker.DefaultMaxWait + soakAdvance
 
-// change is what the operator changed under a scope key, and for how long: by this machine's clock, which Redis reads
-// too. Each end is a span, from before the call to after it.
+// change is what the operator changed for a scope key, and from when to when, by this machine's clock, which Redis
+// reads too. Neither instant is known exactly, so each is given as the earliest and the latest that it can be.
 type change struct {
 	throttle, scope, key string // an empty key of a keyed scope is all its keys
 	from, to             [2]time.Time
@@ -34,12 +34,12 @@ func (c change) concerns(name, scope, key string) bool {
 	return c.throttle == name && c.scope == scope && (c.key == key || c.key == "")
 }
 
-// around reports whether an instant is in the time of a change, or so near to it that the change may have counted.
+// around reports whether a start at an instant may have followed the change.
 func (c change) around(at time.Time) bool {
 	return !at.Before(c.from[0]) && !at.After(c.to[1].Add(edge))
 }
 
-// amid reports whether an instant is in the time of a change for sure.
+// amid reports whether a start at an instant must have followed the change.
 func (c change) amid(at time.Time) bool {
 	return at.After(c.from[1].Add(edge)) && at.Before(c.to[0])
 }
@@ -52,7 +52,8 @@ type call struct {
 	least map[string]int64
 }
 
-// cost is what the call was charged in a scope all along, at least.
+// cost returns the lowest charge that the call had in a scope at any time. For a running limit it returns the charge
+// before any correction.
 func (c call) cost(scope string, running bool) int64 {
 	if least, settled := c.least[scope]; settled && !running {
 		return least
@@ -115,9 +116,10 @@ func readAccounts(t *testing.T, folder string) accounts {
 	return a
 }
 
-// checkTasks checks that each task ran or expired, that none was refused and ran, and that none ran more often than its
-// handlers asked for, but for tasks whose process was killed, or whose connections were cut when they ended. It returns
-// how many ran, how many of these ran once more, which were lost, and what else is wrong.
+// checkTasks checks that each task ran or expired, that no refused task ran, and that no task ran more often than its
+// handlers asked for. A task may run once more if its process was killed, or if connections were cut when it ended.
+// checkTasks returns how many tasks ran, how often one ran once more for such a reason, which tasks were lost, and what
+// else is wrong.
 func (a accounts) checkTasks(struck []time.Time) (ran, twice int, lost, wrong []string) {
 	runs := make(map[string][]call)
 	for _, c := range a.calls {

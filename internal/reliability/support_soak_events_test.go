@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// events are the faults and the changes of a soak, in the order in which they come. One is over, but for a change that
-// ends by itself, before the next begins.
+// events are the faults and the changes of a soak, in the order in which they come. Each is over before the next
+// begins, except for the changes that end by themselves.
 func (s *soak) events() []func() {
 	mail, quick := s.loads[0].name, s.loads[1].name
 	shape := func(units ...int64) []throttle.Limit {
@@ -85,7 +85,7 @@ func (s *soak) kill() {
 // span is the time of a call, from before it until now.
 func span(from time.Time) [2]time.Time { return [2]time.Time{from, time.Now()} }
 
-// change notes a change that a call makes for a while.
+// change calls a function that changes a setting until an instant, and notes the change.
 func (s *soak) change(what string, c change, lasts time.Duration, call func(until time.Time) error) {
 	from := time.Now()
 	must(s.t, call(from.Add(lasts)))

@@ -37,8 +37,8 @@ type workload struct {
 	expires func(n int) time.Duration
 }
 
-// mail is the workload of all kinds of limits but for advances, which need a throttle without running limits. The
-// calendars begin anew at the next full and half hour, the ramp takes its next step at the next full hour.
+// mail is the workload with all kinds of limits. It has no advances: they need a throttle without running limits. Its
+// quotas begin anew at the next full and the next half hour, and its ramp takes its next step at the next full hour.
 func mail(name string, begins time.Time, length time.Duration) workload {
 	begins = begins.UTC()
 	hour := (begins.Hour() + 1) % 24
@@ -46,7 +46,7 @@ func mail(name string, begins time.Time, length time.Duration) workload {
 	if india.Before(begins) {
 		india = india.Add(time.Hour)
 	}
-	anew := india.Add(5*time.Hour + 30*time.Minute).Hour() // by the clock of India, half an hour apart from others
+	anew := india.Add(5*time.Hour + 30*time.Minute).Hour() // by the clock of India, half an hour off that of UTC
 	optional := func(name string, limits ...throttle.Limit) throttle.Scope {
 		return throttle.Scope{Name: name, Optional: true, Limits: limits}
 	}
@@ -84,7 +84,7 @@ func mail(name string, begins time.Time, length time.Duration) workload {
 
 // deskHours are open four fifths of the time, from the beginning of a soak until well after its end.
 func deskHours(begins time.Time, length time.Duration) string {
-	const most = 8 // a text has 64 ranges in a week at most
+	const most = 8 // ranges a day: a text has 64 ranges in a week at most
 	each := max(5*time.Minute, ((length+15*time.Minute)/most).Truncate(time.Minute)+time.Minute)
 	var ranges []string
 	for from := begins.Truncate(time.Minute); from.Before(begins.Add(length + 15*time.Minute)); from = from.Add(each) {
@@ -99,7 +99,7 @@ func scopeOf(n int) string {
 }
 
 func mailJob(n int) throttle.Job {
-	tenant := min(n%7, 4) // the last has three times as many
+	tenant := min(n%7, 4) // the last tenant has three times as many tasks
 	job := throttle.Job{Weight: 1, Priority: n % 3, Keys: map[string]string{"tenant": fmt.Sprintf("t%d", tenant)}}
 	if n%10 == 0 {
 		job.Weight = 3
@@ -131,7 +131,7 @@ func quick(name string) workload {
 	}
 }
 
-// clocked is the workload whose scripts are told a clock that steps.
+// clocked is the workload whose scripts are given the time of a clock that steps.
 func clocked(name string) workload {
 	return workload{
 		name: name,
@@ -156,7 +156,7 @@ type note struct {
 	Job      throttle.Job     // as it was charged
 	At       time.Time        // the granted start, on Redis' clock
 	Noted    time.Time        // on this machine's clock
-	Least    map[string]int64 // for a settled job: what it has been charged all along, by scope; nil: its charge
+	Least    map[string]int64 // of a settled job: the lowest charge that it had, by scope; without one: its charge
 	Again    bool             // the handler asked that the task comes again
 	Settled  string           // how the charge was corrected
 	Advanced bool
@@ -167,7 +167,7 @@ type note struct {
 type notebook struct {
 	process string
 	calls   atomic.Int64 // of handlers
-	asked   sync.Map     // tasks whose provider asked to wait, which it does once
+	asked   sync.Map     // tasks whose provider has asked to wait: it asks once for each
 	mu      sync.Mutex
 	file    *os.File
 }
@@ -189,7 +189,7 @@ func (b *notebook) add(n note) error {
 	return err
 }
 
-// soakWorker is a process of a soak, or its part for one workload: it has an asynq server, a shaper and clients.
+// soakWorker is the part of a process that runs the tasks of one workload: an asynq server, a shaper and clients.
 type soakWorker struct {
 	workload
 	notes  *notebook
@@ -199,8 +199,8 @@ type soakWorker struct {
 	work   *redis.Client
 }
 
-// startSoakWorker starts a worker that decides by one Redis; its tasks lie in another. The clock is nil, or what the
-// scripts are told.
+// startSoakWorker starts a worker. The Redis at the address decide has its throttle, the one at work has its tasks. The
+// clock, if it is not nil, gives the scripts their time.
 func startSoakWorker(w workload, decide, work string, clock *steppedClock, notes *notebook) (*soakWorker, error) {
 	s := &soakWorker{workload: w, notes: notes, decide: redis.NewClient(&redis.Options{Addr: decide}),
 		work: redis.NewClient(&redis.Options{Addr: work})}
@@ -281,8 +281,8 @@ func numberOf(task string) (n int) {
 	return n
 }
 
-// end settles a task's charge, reports its upstream's answer, and returns the task's result, by the task's number. A
-// call that fails, while Redis is away, changes nothing, or has changed what the note says.
+// end settles a task's charge, reports its upstream's answer, and returns the task's result. The task's number decides
+// all three. A call that fails because Redis is away has changed nothing, or has changed what the note says.
 func (s *soakWorker) end(ctx context.Context, n *note) error {
 	retried, _, _ := worker.Retries(ctx)
 	if _, follows := n.Job.Keys["provider"]; follows {
@@ -330,7 +330,8 @@ func (s *soakWorker) end(ctx context.Context, n *note) error {
 	return nil
 }
 
-// answered reports what the provider says: mostly yes, sometimes that it is asked for too much, or what it has left.
+// answered reports the provider's answer: mostly that it served the request, sometimes that it refused the request, or
+// how much of its limit remains. Now and then the provider asks to wait.
 func (s *soakWorker) answered(ctx context.Context, n *note) error {
 	of := numberOf(n.Task) / 8
 	asks := of%60 == 17
@@ -365,7 +366,7 @@ type soakSettings struct {
 	Notes, Process     string
 }
 
-// workloads returns those of a soak without the one whose clock steps, which a process cannot share with another.
+// workloads returns the workloads of a soak, except the one whose clock steps: two processes cannot share such a clock.
 func (s soakSettings) workloads() []workload {
 	return []workload{mail(s.Name+"-mail", s.Begins, s.Length), quick(s.Name + "-quick")}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 )
 
-// However long a page is not read, a bundled host has no more of it in its log than is
-// charged for what is on the way.
+// While a client does not read a page, a bundled host writes no more of the page than a crawler is charged for data on
+// the way, however long that lasts.
 func TestBundledHostsLogLittleThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -42,8 +42,8 @@ func TestBundledHostsLogLittleThatIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }() // it breaks off
-	<-time.After(time.Second)                    // far more than it takes to fill what can be filled
+	defer func() { _ = response.Body.Close() }() // ends the page
+	<-time.After(time.Second)                    // far longer than it takes to fill all buffers
 	if got := fetch.Kilobytes(written.Load()); got > fetch.OnTheWay {
 		t.Errorf("%d KB were written that nobody read; %d are charged", got, fetch.OnTheWay)
 	}

@@ -174,7 +174,7 @@ func TestEnvelopeNamesTheMail(t *testing.T) {
 	}
 }
 
-// The bundled campaign has mails that the server inside has a script for.
+// The bundled campaign has mails to each kind of recipient that the bundled server's script knows.
 func TestBundledCampaignFollowsTheScript(t *testing.T) {
 	t.Parallel()
 	c, err := campaign.Open("")
