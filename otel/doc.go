@@ -16,7 +16,7 @@
 // # Spans
 //
 //   - "throttle wait" lasts from the arrival of a task until its handler begins, across all deliveries of the task
-//     in between; or, for a task that is ended without a start, until that end.
+//     in between. If a task is ended without a start, it lasts from the last delivery until that end.
 //   - "throttle put back" lasts from the delivery of a task by asynq until the task goes back. Its attributes say
 //     what keeps the task back.
 //

@@ -300,7 +300,7 @@ func TestNewTraces(t *testing.T) {
 }
 
 // TestSpansWithoutRedis: if Redis cannot decide, the span of the put-back is marked as failed. If a fallback grants the
-// task, the span of its wait names the fallback as the source, and no limit.
+// task, the span of its wait names the fallback as the source.
 func TestSpansWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

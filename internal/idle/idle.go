@@ -36,7 +36,7 @@ func Answer(t testing.TB, m *miniredis.Miniredis) {
 const pullsEvery = time.Minute
 
 // AnswerPulls is Answer for tests that last for days. While no timer of a throttle is due, it also answers the pulls of
-// the throttle, with what the script would answer. A process pulls twice a second while jobs wait.
+// the throttle, with what the script would answer. A process pulls at least twice a second, even while nothing waits.
 func AnswerPulls(t testing.TB, m *miniredis.Miniredis) {
 	t.Helper()
 	pull := redis.NewScript(lua.Pull).Hash()

@@ -35,7 +35,7 @@ const (
 	documentVariable = "SOAK_DOCUMENT"
 )
 
-// flat is by how much memory may grow from the beginning to the end of a soak.
+// flat is the share by which memory may grow from the second third to the last third of a soak of half an hour or more.
 const flat = 0.05
 
 // soak is a mixed drain that lasts: tasks of three throttles keep coming, an operator changes what is set, and faults
@@ -325,7 +325,7 @@ func (s *soak) sample() sample {
 	return sample{memory.HeapAlloc, s.used(s.direct), s.used(s.behind)}
 }
 
-// used returns the memory that a server uses, or used when it was last asked with success.
+// used returns the memory that a server uses. If the server does not say it, used fails the test and returns 0.
 func (s *soak) used(client *redis.Client) uint64 {
 	info, err := client.Info(context.Background(), "memory").Result()
 	_, rest, found := strings.Cut(info, "used_memory:")
@@ -494,7 +494,7 @@ func (s *soak) forever() (n int) {
 	return n
 }
 
-// memory returns how memory changed, from the third quarter of the samples to the last: before, everything warms up.
+// memory returns how memory changed, from the second third of the samples to the last: before, everything warms up.
 func (s *soak) memory() []reliability.Figure {
 	if len(s.samples) < 20 {
 		return nil
