@@ -369,7 +369,8 @@ func (s *soak) drain() {
 }
 
 // leftInLine returns how many jobs are still in line, though asynq has no task any more. A task that expires while
-// Redis cannot be asked leaves its job there: the pull whose turn it is finds the task gone, under a quota the next day.
+// Redis cannot be asked leaves its job there. The pull that reaches the job finds the task gone: under a quota the next
+// day.
 func (s *soak) leftInLine() (left int) {
 	for _, w := range s.loads {
 		lanes, err := s.inspectors[w.name].Lanes(s.t.Context())
