@@ -104,6 +104,17 @@ func (d Driver) Started(granted Reservation, answered time.Time) {
 	d.throttle.started(granted, answered)
 }
 
+// End publishes that this process ends, so that its configuration is no longer compared with that of
+// others. A throttle that is used on publishes its configuration again after a minute at least. End
+// blocks for two round trips, each for Options.Timeout at most, and fails as Reserve does, without
+// fallback; the process then counts as alive for up to 25 minutes.
+func (d Driver) End(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
+	return d.throttle.end(ctx)
+}
+
 // started reports to the Observer that a granted job begins now, whose grant arrived at the time answered. It also
 // adds the job's delay to the delays that this process publishes.
 func (t *Throttle) started(granted Reservation, answered time.Time) {

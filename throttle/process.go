@@ -23,11 +23,13 @@ const (
 	publishedFor = 24 * time.Hour   // after it was last published
 	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
 	mostShares   = 1000             // more are not published
+	mostEnded    = 100              // of the processes that are not alive, the last ones seen are kept
 )
 
 // Process is what one Throttle value has published about itself and its configuration: after its first
 // answer from Redis, then every ten minutes while it gets answers, and every minute while its jobs begin
-// later than a margin. It disappears a day after it was last published. All instants are on Redis' clock.
+// later than a margin. It disappears a day after it was last published, or when a hundred processes have ended
+// after it. All instants are on Redis' clock.
 type Process struct {
 	ID      string `json:"id"` // of the Throttle value; each draws its own
 	Host    string `json:"host"`
@@ -40,8 +42,10 @@ type Process struct {
 	// Since is when the Process was first published, Seen when it was last published.
 	Since time.Time `json:"since"`
 	Seen  time.Time `json:"seen"`
-	// Alive is true if Seen is less than 25 minutes ago. Otherwise the process has ended or had
-	// nothing to do.
+	// Ended is true if the process has published that it ends: its Shaper was stopped.
+	Ended bool `json:"ended,omitempty"`
+	// Alive is true if the process has not Ended and Seen is less than 25 minutes ago. Otherwise it
+	// has ended or had nothing to do.
 	Alive bool `json:"alive,omitempty"`
 	// Scopes are the scopes passed to New; the Mode of each is the weaker of its own and Options.Mode.
 	Scopes    []Scope       `json:"scopes"`
@@ -173,7 +177,7 @@ func processesOf(found fields) []Process {
 		if err := json.Unmarshal([]byte(text), &p); err != nil || found.now.Sub(p.Seen) > publishedFor {
 			continue
 		}
-		p.Alive = found.now.Sub(p.Seen) < aliveFor
+		p.Alive = !p.Ended && found.now.Sub(p.Seen) < aliveFor
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b Process) int {

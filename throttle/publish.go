@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,8 @@ const (
 
 // signOfLife is when a process next publishes its configuration.
 type signOfLife struct {
-	due   atomic.Int64 // Unix nanoseconds by the local clock
-	since time.Time    // on Redis' clock; only the goroutine that publishes uses it
+	due   atomic.Int64              // Unix nanoseconds by the local clock
+	since atomic.Pointer[time.Time] // on Redis' clock; nil until it is first published
 
 	publishing sync.WaitGroup // the goroutine
 }
@@ -37,7 +38,7 @@ func (t *Throttle) publishIfDue(at time.Time) {
 		return
 	}
 	t.sign.publishing.Go(func() {
-		if err := t.publish(context.Background()); err != nil {
+		if err := t.publish(context.Background(), false); err != nil {
 			t.options.Logger.Debug("throttle: the configuration could not be published", zap.Error(err))
 			return
 		}
@@ -53,19 +54,25 @@ func (s *signOfLife) hasten(at time.Time) {
 	}
 }
 
-// publish publishes the configuration of this process, removes processes that are too old, and logs a
-// live process that is configured differently.
-func (t *Throttle) publish(ctx context.Context) error {
+// end publishes that this process ends, if it has published anything.
+func (t *Throttle) end(ctx context.Context) error {
+	if t.sign.due.Swap(time.Now().Add(publishAgain).UnixNano()) == 0 {
+		return nil
+	}
+	return t.publish(ctx, true)
+}
+
+// publish publishes the configuration of this process and whether the process ends, removes processes that are
+// outdated, and logs a live process that is configured differently.
+func (t *Throttle) publish(ctx context.Context, ended bool) error {
 	key := wire.ProcessesKey(t.name)
 	found, err := t.redis.fields(ctx, key)
 	if err != nil {
 		return err
 	}
 	self := t.self()
-	if t.sign.since.IsZero() {
-		t.sign.since = found.now
-	}
-	self.Since, self.Seen = t.sign.since, found.now
+	t.sign.since.CompareAndSwap(nil, &found.now)
+	self.Since, self.Seen, self.Ended = *t.sign.since.Load(), found.now, ended
 	text, err := json.Marshal(self)
 	if err != nil {
 		return err
@@ -73,16 +80,27 @@ func (t *Throttle) publish(ctx context.Context) error {
 	if err := t.redis.setField(ctx, key, self.ID, string(text), publishedFor, outdated(found)); err != nil {
 		return err
 	}
-	t.logDifference(self, processesOf(found))
+	if !ended {
+		t.logDifference(self, processesOf(found))
+	}
 	return nil
 }
 
-// outdated are the fields of processes that are too old, and those that cannot be read.
+// outdated are the fields of processes that are too old, those that cannot be read, and those of ended processes of
+// which mostEnded have been seen later.
 func outdated(found fields) []string {
+	all := processesOf(found)
+	slices.SortFunc(all, func(a, b Process) int { return b.Seen.Compare(a.Seen) })
+	kept, ended := make(map[string]bool, len(all)), 0
+	for _, p := range all {
+		if !p.Alive {
+			ended++
+		}
+		kept[p.ID] = p.Alive || ended <= mostEnded
+	}
 	var ids []string
-	for id, text := range found.of {
-		var seen struct{ Seen time.Time }
-		if err := json.Unmarshal([]byte(text), &seen); err != nil || found.now.Sub(seen.Seen) > publishedFor {
+	for id := range found.of {
+		if !kept[id] {
 			ids = append(ids, id)
 		}
 	}

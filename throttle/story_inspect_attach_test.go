@@ -159,6 +159,80 @@ func TestProcessesDiffer(t *testing.T) {
 	})
 }
 
+// TestEndedProcess: a process that has published its end is compared with none. Attach uses its configuration while
+// no other process lives. A throttle that was never used publishes no end.
+func TestEndedProcess(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		ctx, name := t.Context(), "ended-"+nameOf(t)
+		unused, err := throttle.New(name, client, tenantAndGlobal(throttle.PerMinute(1), throttle.PerMinute(50)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := published(t, client, name, tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50)), throttle.Options{})
+		for _, th := range []*throttle.Throttle{unused, old} {
+			if err := th.Driver().End(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := processesOf(t, old); len(all) != 1 || !all[0].Ended || all[0].Alive {
+			t.Errorf("after its end: %+v, want one process that has ended", all)
+		}
+		attached, err := inspect.Attach(ctx, name, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err := attached.Usage(ctx, "tenant", "a"); err != nil || u.Limits[0].Limit.Units != 2 {
+			t.Errorf("attached to %+v, %v, want the configuration of the process that has ended", u, err)
+		}
+		core, logs := observer.New(zap.WarnLevel)
+		fresh := published(t, client, name, tenantAndGlobal(throttle.PerMinute(3), throttle.PerMinute(50)),
+			throttle.Options{Logger: zap.New(core)})
+		if all := logs.FilterMessageSnippet("configured differently").All(); len(all) > 0 {
+			t.Errorf("logged: %v", all)
+		}
+		if findings, err := checkBy(t, inspect.New(fresh)); err != nil || slices.Contains(findings["warning"], "processes") {
+			t.Errorf("check finds %v, %v, want no other process", findings, err)
+		}
+	})
+}
+
+// TestManyEndedProcesses: programs that start and end again and again leave the entries of a hundred ended processes,
+// those that were seen last, beside those of the live ones.
+func TestManyEndedProcesses(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		ctx, name := t.Context(), "restarts-"+nameOf(t)
+		scopes := tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50))
+		one := processesOf(t, published(t, client, name, scopes, throttle.Options{}))[0]
+		for n := range 150 {
+			ended := one
+			ended.ID, ended.Seen, ended.Ended = fmt.Sprintf("RESTART%03d", n), one.Seen.Add(-time.Duration(n)*time.Minute), true
+			text, err := json.Marshal(ended)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.HSet(ctx, "thr:{"+name+"}:processes", ended.ID, text).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last, err := throttle.New(name, client, scopes, &throttle.Options{Timeout: patient})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := last.Peek(ctx, throttle.Job{ID: "x", Weight: 1, Keys: of("x")}); err != nil {
+			t.Fatal(err)
+		}
+		last.AwaitPublished()
+		left := client.HGetAll(ctx, "thr:{"+name+"}:processes").Val()
+		_, latest := left["RESTART099"]
+		_, older := left["RESTART100"]
+		if len(left) != 102 || !latest || older {
+			t.Errorf("%d processes are left, want 102, the latest of those that ended", len(left))
+		}
+	})
+}
+
 // TestDifferencesOfScopes: Differences names each part of a scope on which decisions depend.
 func TestDifferencesOfScopes(t *testing.T) {
 	t.Parallel()

@@ -69,6 +69,9 @@ func (l *lineDouble) Leave(_ context.Context, ids []string) ([]bool, error) {
 // Started implements driver.
 func (l *lineDouble) Started(throttle.Reservation, time.Time) {}
 
+// End implements driver.
+func (l *lineDouble) End(context.Context) error { return nil }
+
 // Due implements driver.
 func (l *lineDouble) Due() time.Time { return time.Time{} }
 

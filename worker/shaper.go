@@ -53,6 +53,7 @@ type driver interface {
 	Leave(ctx context.Context, ids []string) ([]bool, error)
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
 	Started(granted throttle.Reservation, answered time.Time)
+	End(ctx context.Context) error
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
@@ -138,7 +139,7 @@ func isNil(client redis.UniversalClient) bool {
 // back at its own retry time. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
 // ShutdownTimeout is over. Stop waits for the shaper's goroutines, and for the places of tasks
-// that have ended to be given back, for a second at most: a goroutine that waits for Redis ends
+// that have ended to be given back, for a second at most, and publishes that the process has ended: a goroutine that waits for Redis ends
 // later, when the client gives the call up or is closed.
 // Stop may be called more than once.
 func (s *Shaper) Stop() {
@@ -152,6 +153,7 @@ func (s *Shaper) Stop() {
 			s.puller.done.Wait()
 			s.puller.prospects.done.Wait()
 			s.puller.giving.wait()
+			s.publishEnd()
 			close(s.ended)
 		}()
 	})
@@ -160,6 +162,14 @@ func (s *Shaper) Stop() {
 	select {
 	case <-s.ended:
 	case <-timer.C:
+	}
+}
+
+// publishEnd publishes that this process has ended, so that nobody compares its configuration with that of its
+// successors. If Redis does not answer, the process counts as alive for up to 25 minutes.
+func (s *Shaper) publishEnd() {
+	if err := s.driver.End(context.Background()); err != nil {
+		s.log.Debug("worker: the end of the process could not be published", zap.Error(err))
 	}
 }
 

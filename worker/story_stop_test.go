@@ -183,6 +183,38 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 	})
 }
 
+// TestStopPublishesTheEnd: a process that was stopped is not compared with its successors.
+func TestStopPublishesTheEnd(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+		w.serve(asynq.Config{Concurrency: 4})
+		w.enqueue(0, "acme", 1)
+		w.drained(1, time.Minute)
+		alive := func() (alive, ended int) {
+			all, err := inspect.New(w.throttle).Processes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range all {
+				if p.Alive {
+					alive++
+				}
+				if p.Ended {
+					ended++
+				}
+			}
+			return alive, ended
+		}
+		if alive, ended := alive(); alive != 1 || ended != 0 {
+			t.Errorf("%d processes live and %d have ended before Stop, want 1 and 0", alive, ended)
+		}
+		w.shaper.Stop()
+		if alive, ended := alive(); alive != 0 || ended != 1 {
+			t.Errorf("%d processes live and %d have ended after Stop, want 0 and 1", alive, ended)
+		}
+	})
+}
+
 // TestStoppedWakerWakesNobody: after Stop only asynq's own time brings tasks back.
 func TestStoppedWakerWakesNobody(t *testing.T) {
 	t.Parallel()
