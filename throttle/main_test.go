@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	longtest.Default("test.parallel", "4") // many wait most of the time
 	longtest.Default("rapid.checks", longtest.Of("25", "100"))
-	debug.SetGCPercent(800) // miniredis makes a Lua state for each call: most of what tests allocate
+	longtest.CollectRarely()
 	// dialing is left by a client that found no server: it ends within a second of the client's Close.
 	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	goleak.VerifyTestMain(longtest.Quiet(m), dialing)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "6") // many wait most of the time
-	debug.SetGCPercent(800)                // miniredis makes a Lua state for each call: most of what tests allocate
+	longtest.CollectRarely()
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 

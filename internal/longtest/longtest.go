@@ -6,6 +6,7 @@ package longtest
 import (
 	"flag"
 	"os"
+	"runtime/debug"
 	"testing"
 )
 
@@ -42,4 +43,11 @@ func Default(name, value string) {
 	if err := flag.Set(name, value); err != nil {
 		panic(err)
 	}
+}
+
+// CollectRarely has garbage collected rarely, in tests with miniredis: it makes a Lua state for each call of a
+// script, which is most of what tests allocate. From a gigabyte on, garbage is collected as often as needed.
+func CollectRarely() {
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(1 << 30)
 }
