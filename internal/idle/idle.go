@@ -21,9 +21,9 @@ import (
 
 // Answer lets a miniredis answer asynq without running asynq's script if the script would find nothing to do: nothing
 // to take from a queue, nothing to move into one, or no completed task to delete. That is so if the list or the sorted
-// set that the script would read does not exist, or if no completed task is old enough. A test in virtual time then
-// takes about half as long: a server looks up to a hundred times per second, and miniredis builds an interpreter for
-// each script.
+// set that the script would read does not exist, if the queue is paused, or if no task is old enough. A test in virtual
+// time then takes about half as long: a server looks up to a hundred times per second, and miniredis builds an
+// interpreter for each script.
 //
 // One answer differs: SCRIPT EXISTS does not know a script that was loaded and not called. Once a connection has
 // selected another database than 0, all scripts run.
@@ -126,17 +126,12 @@ func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, a
 			(strings.HasSuffix(args[2], ":scheduled") || strings.HasSuffix(args[2], ":retry"))
 		deletes := args[1] == "1" && strings.HasSuffix(args[2], ":completed")
 		switch {
-		case deletes && earliest(m, args[2]) > time.Now().Unix():
-			peer.WriteInt(0)
-			return true
-		case !takes && !moves:
-			return also(peer, args)
-		case m.Exists(args[2]):
-			return false
-		case takes:
+		case takes && (!m.Exists(args[2]) || m.Exists(args[3])):
 			peer.WriteNull()
-		case moves:
+		case moves && !m.Exists(args[2]), (moves || deletes) && earliest(m, args[2]) > time.Now().Unix():
 			peer.WriteInt(0)
+		default:
+			return !takes && !moves && also(peer, args)
 		}
 		return true
 	})
