@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,14 +32,19 @@ func (of target) String() string {
 	return scopeKey(of.scope, of.key)
 }
 
-// args returns the target as arguments of a command line.
+// args returns the target as arguments of a command line, which follow its flags. A tenant may have chosen a key that
+// looks like a flag.
 func (of target) args() string {
+	names := slices.DeleteFunc([]string{of.th.Name(), of.scope, of.key}, func(name string) bool { return name == "" })
+	text := ""
 	if of.scope == "" {
-		return quoted(of.th.Name()) + " --all"
+		text = " --all"
 	}
-	text := quoted(of.th.Name()) + " " + quoted(of.scope)
-	if of.key != "" {
-		text += " " + quoted(of.key)
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
+		text += " --"
+	}
+	for _, name := range names {
+		text += " " + quoted(name)
 	}
 	return text
 }
@@ -154,21 +160,22 @@ func undo(of target, what string, before, after inspect.Setting) string {
 	if had && before.Why != "" {
 		terms += " --why " + quoted(before.Why)
 	}
+	args := of.args()
 	switch {
 	case what == "mode" && !had:
-		return command + "mode " + of.args() + " reset"
+		return command + "mode" + args + " reset"
 	case what == "mode":
-		return command + "mode " + of.args() + " " + before.Mode + terms
+		return command + "mode" + terms + args + " " + before.Mode
 	case what == "limits" && !had:
-		return command + "limits reset " + of.args()
+		return command + "limits reset" + args
 	case what == "limits":
-		return command + "limits set " + of.args() + " " + quoted(view.LimitsArgument(before.Limits)) + terms
+		return command + "limits set" + terms + args + " " + quoted(view.LimitsArgument(before.Limits))
 	case !had:
-		return command + "resume " + of.args()
+		return command + "resume" + args
 	case has: // a new pause does not shorten the one in force
-		return command + "resume " + of.args() + " && asynq-throttle pause " + of.args() + terms
+		return command + "resume" + args + " && asynq-throttle pause" + terms + args
 	}
-	return command + "pause " + of.args() + terms
+	return command + "pause" + terms + args
 }
 
 // settingWord formats a setting for people.

@@ -164,7 +164,7 @@ func (p *program) limitsSet() *cobra.Command {
 
 // warnLifted warns about limits in force that have no successor.
 func (p *program) warnLifted(ctx context.Context, of target, limits []throttle.Limit) error {
-	had, err := inForce(ctx, of)
+	had, _, err := inForce(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -175,19 +175,19 @@ func (p *program) warnLifted(ctx context.Context, of target, limits []throttle.L
 	return nil
 }
 
-// inForce returns the limits that are set, else the configured ones.
-func inForce(ctx context.Context, of target) ([]throttle.Limit, error) {
+// inForce returns the limits that are set, and when they end by themselves; else the configured ones.
+func inForce(ctx context.Context, of target) (limits []throttle.Limit, until time.Time, err error) {
 	for _, key := range slices.Compact([]string{of.key, ""}) {
-		set, err := of.th.SettingsOf(ctx, of.scope, key)
-		if limits := view.Find(set, "limits").Limits; err != nil || limits != nil {
-			return limits, err
+		all, err := of.th.SettingsOf(ctx, of.scope, key)
+		if set := view.Find(all, "limits"); err != nil || set.Limits != nil {
+			return set.Limits, set.Until, err
 		}
 	}
 	c, err := configurationOf(ctx, of.th, of.scope)
 	if err != nil || len(c.Scopes) == 0 {
-		return nil, err
+		return nil, until, err
 	}
-	return slices.Clone(c.Scopes[0].Limits), nil
+	return slices.Clone(c.Scopes[0].Limits), until, nil
 }
 
 // ofLimits turns an error of SetLimits about the limits into a usage error.
@@ -272,8 +272,8 @@ func writeTried(g *page, of target, rows []view.Tried) {
 	if held == 0 {
 		g.line("nothing would have been kept back of what started in the last window")
 	}
-	g.line("nothing was changed; to try it with what comes: asynq-throttle mode %s %s shadow, then set it",
-		quoted(of.th.Name()), quoted(of.scope))
+	g.line("nothing was changed; to try it with what comes: asynq-throttle mode%s shadow, then set it",
+		target{of.th, of.scope, ""}.args())
 }
 
 // quoted returns an argument as a shell reads it.

@@ -40,7 +40,7 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if err != nil {
 				return err
 			}
-			limits, err := p.steered(ctx, of, verb, changed)
+			limits, until, err := p.steered(ctx, of, verb, changed)
 			if err != nil {
 				return err
 			}
@@ -48,10 +48,8 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if err != nil {
 				return err
 			}
-			if before, err := settingOf(ctx, of, "limits"); err != nil {
-				return err
-			} else if end.IsZero() {
-				end = before.Until
+			if end.IsZero() {
+				end = until
 			}
 			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
 				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
@@ -63,12 +61,12 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 	return cmd
 }
 
-// steered returns the limits in force with their ramps changed. It is an error if that changes nothing.
+// steered returns the limits in force with their ramps changed, and when they end by themselves. It is an error if that
+// changes nothing.
 func (p *program) steered(ctx context.Context, of target, verb string,
-	changed func(throttle.Limit, time.Time) throttle.Limit) ([]throttle.Limit, error) {
-	limits, err := inForce(ctx, of)
-	if err != nil {
-		return nil, err
+	changed func(throttle.Limit, time.Time) throttle.Limit) (limits []throttle.Limit, until time.Time, err error) {
+	if limits, until, err = inForce(ctx, of); err != nil {
+		return nil, until, err
 	}
 	had, ramps, same := limitsText(limits), 0, true
 	for i, l := range limits {
@@ -79,11 +77,11 @@ func (p *program) steered(ctx context.Context, of target, verb string,
 	}
 	switch {
 	case ramps == 0:
-		return nil, usagef("%s: no ramp to %s among the limits in force: %s", of, verb, had)
+		return nil, until, usagef("%s: no ramp to %s among the limits in force: %s", of, verb, had)
 	case same && verb == "hold":
-		return nil, usagef("%s: the ramp is held already: %s", of, had)
+		return nil, until, usagef("%s: the ramp is held already: %s", of, had)
 	case same:
-		return nil, usagef("%s: the ramp is not held: %s", of, had)
+		return nil, until, usagef("%s: the ramp is not held: %s", of, had)
 	}
-	return limits, nil
+	return limits, until, nil
 }

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestUndoOfHostileKeys: a key that looks like a flag is none in the command that undoes a change: it concerns that key
+// alone.
+func TestUndoOfHostileKeys(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := world(t, client)
+		in, addr := inspect.New(th), client.Options().Addr
+		ofAll := []throttle.Limit{throttle.PerHour(7)}
+		if err := in.SetLimits(t.Context(), "tenant", "", ofAll); err != nil {
+			t.Fatal(err)
+		}
+		undone := func(args ...string) {
+			t.Helper()
+			r := asked(t, addr, args...)
+			_, command, has := strings.Cut(strings.TrimSpace(r.out), "undo: asynq-throttle ")
+			if r.status != 0 || !has {
+				t.Errorf("%q: exit status %d, %s%s", args, r.status, r.out, r.errs)
+				return
+			}
+			words := strings.Fields(strings.NewReplacer("'", "").Replace(command))
+			if r := asked(t, addr, words...); r.status != 0 {
+				t.Errorf("%q: exit status %d, %s%s", words, r.status, r.out, r.errs)
+			}
+		}
+		for _, key := range []string{"-y", "--yes", "--why=none"} {
+			undone("limits", "set", "smtp", "tenant", "--", key, "5/1h")
+			undone("pause", "smtp", "tenant", "--for", "1h", "--", key)
+			if r := asked(t, addr, "limits", "set", "smtp", "tenant", "--why", "spring", "--for", "2h", "--", key,
+				"6/1h"); r.status != 0 {
+				t.Fatal(r.out, r.errs)
+			}
+			undone("limits", "set", "smtp", "tenant", "--", key, "5/1h")
+			set, err := in.SettingsOf(t.Context(), "tenant", key)
+			if err != nil || len(set) != 1 || set[0].Limits[0] != throttle.PerHour(6) || set[0].Why != "spring" {
+				t.Errorf("%s: %+v, %v; want 6/1h", key, set, err)
+			}
+		}
+		if set, err := in.SettingsOf(t.Context(), "tenant", ""); err != nil || len(set) != 1 ||
+			set[0].Limits[0] != ofAll[0] {
+			t.Errorf("of all keys: %+v, %v; want %s", set, err, ofAll[0])
+		}
+	})
+}
+
+// TestRampOfOneKeyEndsAsSetForAll: limits that are set for all keys until some time, and are set for one key with their
+// ramp held, end at the same time.
+func TestRampOfOneKeyEndsAsSetForAll(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := world(t, client)
+		in, addr := inspect.New(th), client.Options().Addr
+		ramp := throttle.Ramp("50 100 200/day from " + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + " @UTC")
+		end := time.Now().Add(4 * time.Hour).Truncate(time.Second)
+		if err := in.SetLimits(t.Context(), "tenant", "", []throttle.Limit{ramp}, inspect.Until(end)); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"hold", "continue", "end"} {
+			if r := asked(t, addr, "ramp", verb, "smtp", "tenant", "acme"); r.status != 0 {
+				t.Fatalf("%s: exit status %d, %s%s", verb, r.status, r.out, r.errs)
+			}
+			set, err := in.SettingsOf(t.Context(), "tenant", "acme")
+			if err != nil || len(set) != 1 || set[0].Until.Sub(end).Abs() > time.Second {
+				t.Errorf("%s: %+v, %v; want an end at %s", verb, set, err, end)
+			}
+		}
+	})
+}
