@@ -29,9 +29,10 @@ func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservati
 }
 
 // answering returns the fallback that grants a job, or FallbackClosed if none does, and for how long the job
-// occupies places. No fallback grants a job whose deadline has passed.
+// occupies places. No fallback grants a job whose deadline has passed, nor one that is only planned: it asks again when
+// it comes.
 func (t *Throttle) answering(o *order, now time.Time) (Fallback, time.Duration) {
-	if t.latest(o.job) < 0 {
+	if o.job.Plan || t.latest(o.job) < 0 {
 		return FallbackClosed, 0
 	}
 	if t.options.Fallback != FallbackLocal {

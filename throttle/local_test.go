@@ -175,3 +175,21 @@ func TestFallbacksAreLoggedAndNotFlooding(t *testing.T) {
 		}
 	})
 }
+
+// TestF03_NoFallbackGrantsAPlan: a job that is only planned does not start now, so no fallback grants it, and it takes
+// nothing of the share of the jobs that start.
+func TestF03_NoFallbackGrantsAPlan(t *testing.T) {
+	t.Parallel()
+	for _, fallback := range []throttle.Fallback{throttle.FallbackOpen, throttle.FallbackLocal} {
+		th := newThrottle(t, away(t), tenantAndGlobal(throttle.Running(2), throttle.PerMinute(40)),
+			&throttle.Options{Fallback: fallback, LocalShare: 0.5, Lookahead: time.Second})
+		job := throttle.Job{ID: "a", Weight: 1, Keys: of("acme"), Plan: true}
+		if r, err := th.Reserve(t.Context(), job); !errors.Is(err, throttle.ErrUnavailable) {
+			t.Errorf("%s: a plan got %+v, %v; want an error of the class ErrUnavailable", fallback, r, err)
+		}
+		job.Plan = false
+		if r, err := th.Reserve(t.Context(), job); err != nil || r.Source != fallback {
+			t.Errorf("%s: the job got %+v, %v; want granted", fallback, r, err)
+		}
+	}
+}

@@ -20,10 +20,10 @@ const (
 	// FallbackClosed answers with an *UnavailableError: nothing starts. It is
 	// the default, since a limit is then never exceeded.
 	FallbackClosed Fallback = iota
-	// FallbackOpen grants every job at once, unchecked and uncharged.
+	// FallbackOpen grants every job at once, unchecked and uncharged, but for one that is only planned.
 	FallbackOpen
 	// FallbackLocal grants what fits into this process' own share of the
-	// limits, Options.LocalShare; the rest gets an *UnavailableError.
+	// limits, Options.LocalShare; the rest, and a job that is only planned, gets an *UnavailableError.
 	FallbackLocal
 )
 
