@@ -521,3 +521,20 @@ func TestCancelGivesALostGrantBack(t *testing.T) {
 		t.Errorf("got %t, %v, settled %v", back, err, client.settled)
 	}
 }
+
+// TestPlanTakesNoLostGrant: a job that is only planned does not get the grant of its nonce whose answer was lost.
+func TestPlanTakesNoLostGrant(t *testing.T) {
+	t.Parallel()
+	_, th, job := lostGrant(t)
+	if _, err := th.Reserve(t.Context(), fakeJob("b")); err != nil { // the first is resolved before it
+		t.Fatal(err)
+	}
+	plan := job
+	plan.Plan = true
+	if r, err := th.Reserve(t.Context(), plan); err != nil || r.Replayed {
+		t.Errorf("the plan got %+v, %v", r, err)
+	}
+	if r, err := th.Reserve(t.Context(), job); err != nil || !r.Replayed {
+		t.Errorf("the job got %+v, %v; want its lost grant", r, err)
+	}
+}

@@ -39,11 +39,12 @@ func (k keptGrants) put(o *order, r Reservation, sent, came time.Time, grace tim
 	}
 }
 
-// isOf reports whether the grant kept under the order's nonce is for the same job and the same costs.
+// isOf reports whether the grant kept under the order's nonce is for the same job and the same costs. A plan takes no
+// grant.
 func (k keptGrants) isOf(o *order) bool {
 	kept, is := k[o.job.Nonce]
 	r := kept.reservation
-	return is && r.Job.ID == o.job.ID && r.Lane == o.lane && r.Job.Weight == o.job.Weight &&
+	return is && !o.job.Plan && r.Job.ID == o.job.ID && r.Lane == o.lane && r.Job.Weight == o.job.Weight &&
 		maps.Equal(r.Job.Costs, o.job.Costs)
 }
 

@@ -225,9 +225,9 @@ func (c *Client) refused(ctx context.Context) bool {
 // take notes the throttle's answer.
 func (p *plan) take(answer throttle.Answer) {
 	switch err := answer.Err; {
-	case err == nil && answer.Reservation.Outcome != throttle.Granted:
+	case err == nil:
 		p.Reservation, p.Start = answer.Reservation, answer.Reservation.Start
-	case err == nil, isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
+	case isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
 		// The task reserves when it comes.
 		var unavailable *throttle.UnavailableError
 		if p.unsure = errors.As(err, &unavailable); p.unsure {

@@ -76,7 +76,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		switch {
 		case errors.As(err, &late):
 			return false, s.refusal(a, job, err)
-		case err == nil && placed.Outcome != throttle.Granted: // only a fallback grants a planned job
+		case err == nil:
 			return false, s.putBack(a, placed, restFor(placed))
 		}
 	}
