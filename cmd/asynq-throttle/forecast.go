@@ -148,8 +148,11 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 	return f, nil
 }
 
+// farthest is how far ahead a guess is at most: a Duration holds little more.
+const farthest = 200 * 365 * 24 * time.Hour
+
 // guess estimates from Peek's answer about the first job, and from how long the limits take to let
-// the others start.
+// the others start. Under a limit of 0, or a ramp that is held before it begins, none ever starts.
 func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
 	first, err := th.Peek(ctx, job)
 	if err != nil {
@@ -170,19 +173,24 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 		if cost, own := job.Costs[scope]; own {
 			units = cost
 		}
+		if u.Mode != throttle.Enforce || units == 0 {
+			continue
+		}
 		for _, l := range u.Limits {
-			if l.Limit.Hours != "" && u.Mode == throttle.Enforce {
+			switch {
+			case l.Free.IsZero():
+				return foreseen{Throttle: f.Throttle, Now: f.Now, Jobs: f.Jobs, InLine: f.InLine, Guessed: true, Never: f.Jobs}, nil
+			case l.Limit.Hours != "":
 				hours = append(hours, l.Limit)
-			}
-			if l.Limit.Ramp != "" && u.Mode == throttle.Enforce {
-				f.Last = latest(f.Last, l.Limit.Through(float64(int64(f.Jobs)*units), first.Start))
-			} else if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
+			case l.Limit.Ramp != "":
+				f.Last = latest(f.Last, l.Limit.Through(float64(f.Jobs)*float64(units), first.Start))
+			case l.Limit.Units > 0:
 				counts := cmp.Or(l.Counts, l.Limit.Length())
 				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)))
 			}
 		}
 	}
-	lasts, closed := time.Duration(f.Jobs-1)*each, time.Duration(0)
+	lasts, closed := time.Duration(min(float64(f.Jobs-1)*float64(each), float64(farthest))), time.Duration(0)
 	for _, limit := range hours {
 		closed = max(closed, limit.ClosedFor(first.Start, lasts))
 	}

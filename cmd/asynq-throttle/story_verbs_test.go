@@ -548,3 +548,37 @@ func TestFieldsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestGuessesThatAreFarAhead: a guess is never past, however slow a limit is, and a limit of 0 lets nothing start.
+func TestGuessesThatAreFarAhead(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th, err := throttle.New("slow", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{
+			throttle.Per(1, 2*24*time.Hour)}}}, &throttle.Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, client, "slow", 1)
+		forecast := func() (f foreseen) {
+			t.Helper()
+			r := asked(t, client.Options().Addr, "forecast", "slow", "--json", "--jobs", "100000")
+			if err := json.Unmarshal([]byte(r.out), &f); err != nil {
+				t.Fatal(err, r.out, r.errs)
+			}
+			return f
+		}
+		if f := forecast(); !f.Guessed || f.Last.Before(f.Now.AddDate(100, 0, 0)) || f.Never != 0 {
+			t.Errorf("%+v; want the last in hundreds of years", f)
+		}
+		closed := []throttle.Limit{throttle.PerMinute(0)}
+		if err := inspect.New(th).SetLimits(t.Context(), throttle.Global, "", closed); err != nil {
+			t.Fatal(err)
+		}
+		if f := forecast(); f.Never != f.Jobs || !f.Last.IsZero() || !f.First.IsZero() {
+			t.Errorf("%+v; want none to start", f)
+		}
+	})
+}
