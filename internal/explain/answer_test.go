@@ -16,7 +16,8 @@ func usageOf(scope, key string, limits ...inspect.LimitUsage) inspect.Usage {
 }
 
 func full(limit throttle.Limit, free time.Duration) inspect.LimitUsage {
-	return inspect.LimitUsage{Limit: limit, Used: limit.Units, Free: noon.Add(free), Counts: limit.Length()}
+	return inspect.LimitUsage{Limit: limit, Units: limit.Units, Used: limit.Units, Free: noon.Add(free),
+		Counts: limit.Length()}
 }
 
 // TestAnswerNamesWhatBinds: of several limits the answer names that under which the job starts
@@ -41,7 +42,10 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	paused.Paused = noon.Add(time.Hour)
 	shadow := acme
 	shadow.Mode = throttle.Shadow
-	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Used: 3, Free: noon, Counts: 24 * time.Hour}
+	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Units: 100_000, Used: 3, Free: noon,
+		Counts: 24 * time.Hour}
+	ages := full(throttle.Per(1, 400*24*time.Hour), 0)
+	ages.Used = 500 // the limit was lowered
 	global.Limits = append(global.Limits, day) // it lets all through, however seldom on average
 	for name, c := range map[string]struct {
 		usage     []inspect.Usage
@@ -55,6 +59,8 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 		"of all": {[]inspect.Usage{global, shadow}, "global",
 			"global has a limit of 3/1s, for which 732 jobs of 4 flows take turns", "a higher priority", false},
 		"a pause": {[]inspect.Usage{global, acme, paused}, "domain a", "domain a is paused", "Resume it", true},
+		"for ages": {[]inspect.Usage{global, usageOf("tenant", "acme", ages)}, "tenant acme",
+			"tenant acme has a limit of 1/9600h and 381 jobs in line", "A higher limit", false},
 		"closed": {[]inspect.Usage{global,
 			usageOf("tenant", "acme", inspect.LimitUsage{Limit: throttle.PerMinute(0)})}, "tenant acme",
 			"tenant acme is closed by its limit 0/1m", "higher limit", false},
