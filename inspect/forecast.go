@@ -23,16 +23,16 @@ type Forecast struct {
 }
 
 // Forecast returns when new jobs would start if they were reserved now, one after the other, and
-// no other job came: given what is spent, booked, paused and in line, and the shares. It changes
-// nothing. The jobs need no ID; Forecast does not read MaxWait, Deadline and Nonce.
+// no other job came: given what is spent, booked, paused and in line, the shares, and what is set at run time,
+// until it ends by itself. It changes nothing. The jobs need no ID; Forecast does not read MaxWait, Deadline and Nonce.
 //
 // The forecast is approximate: where several jobs compete for the last units of a window, the moment of a
 // pull decides, and the others start a window later. Booked jobs are assumed to come to their
 // slots.
 //
 // It simulates the line in this process, from what it reads of Redis. It blocks for two round
-// trips for each 500 lanes, and one for each 500 jobs and 100 scope keys. If lanes move
-// meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
+// trips for each 500 lanes, one for each 500 jobs, one or two for each 100 scope keys, and one for settings. If lanes
+// move meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
 // million waiting jobs it fails, and when the context ends meanwhile. Its other errors are Peek's, for the first job
 // that has one.
 func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast, error) {
@@ -97,7 +97,7 @@ func (f Forecast) withLast() Forecast {
 	return f
 }
 
-// load returns a line that goes on from the snapshot.
+// load returns a line that goes on from the snapshot, and the configuration under which it does.
 func (r *reader) load() (*line.Line, line.Settings) {
 	r.Snapshot.Now, r.Snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
 	for _, l := range r.Reader.Lanes {
@@ -109,10 +109,11 @@ func (r *reader) load() (*line.Line, line.Settings) {
 			q.Timer = r.Snapshot.Now // lanes came since the timers were read, or a place may be free before its lease ends
 		}
 	}
-	return line.Load(r.Snapshot, line.Settings{
-		Lookahead: r.options.Lookahead.Microseconds(), Grace: r.options.Grace.Microseconds(),
-		Lower: r.in.UnitsForOneLower(),
-	})
+	configured := r.in.Configured()
+	for name, scope := range configured.Scopes {
+		configured.Scopes[name] = line.Scope{Mode: scope.Mode, Limits: r.asRun(name, scope.Limits)}
+	}
+	return line.Load(r.Snapshot), configured
 }
 
 // handsOver reports whether a queue belongs to a scope key with a running limit.

@@ -64,7 +64,10 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		for i, name := range some {
 			r.accounts[name] = accounts[i]
 			r.now = accounts[i].Now
-			r.Snapshot.Keys = append(r.Snapshot.Keys, r.snapshotOf(&accounts[i], name))
+			r.Snapshot.Keys = append(r.Snapshot.Keys, r.snapshot(&accounts[i], name))
+		}
+		if err := r.readSettings(ctx, some); err != nil {
+			return err
 		}
 	}
 	if r.now.IsZero() {
@@ -74,40 +77,82 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		}
 		r.now = wire.Instant(p.Now)
 	}
+	control, err := r.value(ctx, wire.ControlKey(r.name))
+	if err != nil {
+		return err
+	}
+	r.note(wire.ReadControl(control))
 	return nil
 }
 
-// snapshotOf returns the state of a scope key. It assumes that a running job ends when it has run as long as
-// other jobs did or, if that is not known, as soon as another job could start.
-func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
-	k := a.snapshot(name)
-	for i, l := range a.counted {
+// readSettings reads the limits that some scope keys have of their own.
+func (r *reader) readSettings(ctx context.Context, names []string) error {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.accounts[name].SetFor != "key" })
+	if len(names) == 0 {
+		return nil
+	}
+	headers, err := r.headers(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		r.note(wire.ReadKeySettings(name, headers[i]))
+	}
+	return nil
+}
+
+// note adds the limits and the modes among settings to the snapshot.
+func (r *reader) note(all []wire.Setting) {
+	for _, s := range all {
+		set := line.Setting{Name: s.Name, Ends: line.Never}
+		if !s.Until.IsZero() {
+			set.Ends = s.Until.UnixMicro()
+		}
+		switch {
+		case s.What == wire.SetMode && s.Value != "":
+			set.Mode = line.Mode(s.Value[0])
+		case s.What == wire.SetLimits:
+			scope, _, _ := strings.Cut(s.Name, ":")
+			set.Limits = r.asRun(scope, wire.SettingLimits(s.Value))
+		default: // the pauses are in the accounts
+			continue
+		}
+		r.Snapshot.Set = append(r.Snapshot.Set, set)
+	}
+}
+
+// asRun returns limits of a scope with other leases: a running job is taken to end when it has run as long as other
+// jobs did or, if that is not known, as soon as another job could start.
+func (r *reader) asRun(scope string, limits []line.Limit) []line.Limit {
+	limits = slices.Clone(limits)
+	for i, l := range limits {
 		if l.Kind != line.Running {
 			continue
 		}
-		lasts := a.Limits[i].Counts
-		if lasts == 0 {
-			k.Limits[i].Units = throttle.Unlimited
-			continue
-		}
-		lease, runs := k.Limits[i].Span, line.Lease(max(1, lasts.Microseconds()))
-		k.Limits[i].Span = runs
-		k.Ledgers = slices.Clone(k.Ledgers)
-		for j := range k.Ledgers {
-			if k.Ledgers[j].Span == lease {
-				k.Ledgers[j].Span = runs
-			}
+		if lasts, known := r.in.Counts(scope, r.in.Entered(scope, l)); known {
+			limits[i].Span = asRun(lasts)
+		} else {
+			limits[i].Units = throttle.Unlimited
 		}
 	}
-	return k
+	return limits
 }
 
-// snapshot returns the state of a scope key, for package line.
-func (a *account) snapshot(name string) line.KeySnapshot {
-	k := line.KeySnapshot{Name: name, Part: int64(math.Round(a.Served * wire.Thousandths)),
-		Mode: line.Mode(wire.Modes[a.Mode]), Ledgers: a.ledgers, Limits: slices.Clone(a.counted)}
+func asRun(lasts time.Duration) line.Span { return line.Lease(max(1, lasts.Microseconds())) }
+
+// snapshot returns the state of a scope key. Its running jobs are counted under the lease that asRun gives their limit.
+func (r *reader) snapshot(a *account, name string) line.KeySnapshot {
+	k := line.KeySnapshot{Name: name, Part: int64(math.Round(a.Served * wire.Thousandths)), Ledgers: a.ledgers}
 	if !a.Paused.IsZero() {
 		k.Paused = a.Paused.UnixMicro()
+	}
+	if lasts, known := r.in.Counts(a.Scope, throttle.Running(1)); known {
+		for i := range k.Ledgers {
+			if k.Ledgers[i].Kind == line.Running {
+				k.Ledgers[i].Span = asRun(lasts)
+			}
+		}
+		k.Ledgers = slices.CompactFunc(k.Ledgers, func(a, b line.LedgerSnapshot) bool { return a.Span == b.Span })
 	}
 	return k
 }

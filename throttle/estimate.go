@@ -2,7 +2,8 @@ package throttle
 
 import "time"
 
-// blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight.
+// blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight, that does not end by
+// itself.
 const blockedFor = time.Hour
 
 // latestAsking is after how long a waiting job asks again at the latest. The keys of the line live
@@ -29,7 +30,7 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	case r.Hold.Limit.isHours():
 		sure, lasts = wait, t.throughAll(r, o) // the jobs before this one begin to start then
 	case r.Hold.Limit.Units == 0:
-		sure, wait = blockedFor, blockedFor // until the limit is changed
+		sure = wait // until the limit ends or, as is assumed, is changed
 	case r.Hold.Limit.Running:
 		wait, lasts = 0, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows) // the script knows when leases end
 	case r.Hold.Limit.isQuota(): // the script knows the period in which there is room next

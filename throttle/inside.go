@@ -131,8 +131,8 @@ func (i Inside) Counts(scope string, limit Limit) (length time.Duration, known b
 // Entered returns a counted limit as the configuration writes it.
 func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.limitAs(scope, counted) }
 
-// UnitsForOneLower returns how many units of a priority start for each of the next lower one.
-func (i Inside) UnitsForOneLower() int64 { return i.t.options.unitsForOneLower() }
+// Configured returns the throttle's configuration as the scripts count it. The caller may change it.
+func (i Inside) Configured() line.Settings { return header(i.t.scopes, i.t.options).Settings }
 
 // LimitsToSet checks the limits that SetLimits would set for a scope, and returns their text. A
 // limit without a precision or a lease takes it from the configured limit.

@@ -411,6 +411,44 @@ func TestForecastOfWhatIsThere(t *testing.T) {
 	})
 }
 
+// TestForecastOfSettingsThatEnd: limits and modes that end by themselves are in force until then, those of a key, of a
+// scope and of all scopes, and what follows counts all along.
+func TestForecastOfSettingsThatEnd(t *testing.T) {
+	longtest.Unwatched(t)
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := inLineOf(t, client, 3) // 2/10s each
+		now, jobs := dawn.Add(time.Second), make([]throttle.Job, 3)
+		for i := range jobs {
+			jobs[i] = throttle.Job{Weight: 1, Keys: of("acme")}
+		}
+		set := func(key string, limit throttle.Limit, end float64) {
+			t.Helper()
+			if err := s.SetLimits(now, "tenant", key, []throttle.Limit{limit}, after(end)[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mode := func(scope string, mode throttle.Mode, end float64) {
+			t.Helper()
+			if err := s.SetMode(now, scope, mode, after(end)[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set("acme", throttle.Per(0, 10*time.Second), 3000)
+		foresees(t, "closed for 50 min", s, time.Second, jobs, after(3010, 3020, 3020))
+		if r, err := s.Peek(now, throttle.Job{ID: "other", Weight: 1, Keys: of("acme")}); err != nil ||
+			!r.Start.Equal(after(3000)[0]) {
+			t.Errorf("peeked: %+v, %v; want a start when the limit ends", r, err)
+		}
+		set("acme", throttle.Per(1, 10*time.Second), 31)
+		foresees(t, "lowered for 30 s", s, time.Second, jobs, after(31, 40, 41))
+		set("", throttle.Per(0, 10*time.Second), 60*60*24*30)
+		foresees(t, "then the scope's", s, time.Second, jobs, after(2592000, 2592000, 2592010))
+		mode("tenant", throttle.Off, 40)
+		foresees(t, "off for 39 s", s, time.Second, jobs, after(1, 1, 1))
+	})
+}
+
 // TestForecastRefuses: the error is Peek's error for the first job that has one.
 func TestForecastRefuses(t *testing.T) {
 	longtest.Unwatched(t)

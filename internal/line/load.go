@@ -6,24 +6,31 @@ import (
 	"strings"
 )
 
-// Snapshot is everything that waits, and the state of the scope keys that it waits under.
+// Snapshot is everything that waits, the state of the scope keys that it waits under, and what is set at run time.
 type Snapshot struct {
 	Now    int64
 	Keys   []KeySnapshot
+	Set    []Setting
 	Queues []QueueSnapshot
 	Lanes  []LaneSnapshot // those that stand in a queue
 	Claims []ClaimSnapshot
 	Shares map[string]int64 // of flows that have another one than 1
 }
 
-// KeySnapshot is the state of a scope key, with its limits in force.
+// KeySnapshot is the state of a scope key.
 type KeySnapshot struct {
 	Name    string
-	Mode    Mode
 	Paused  int64
 	Part    int64 // the served share of the limits, in thousandths
-	Limits  []Limit
 	Ledgers []LedgerSnapshot
+}
+
+// Setting is a mode, or else limits, that is set at run time.
+type Setting struct {
+	Name   string // of a scope key or a scope; empty: the mode of all scopes
+	Mode   Mode   // 0: it is limits
+	Limits []Limit
+	Ends   int64 // Never: it is set until it is taken back
 }
 
 // LedgerSnapshot is the content of one ledger.
@@ -81,15 +88,15 @@ type ClaimSnapshot struct {
 	ID  string
 }
 
-// Load returns a line that goes on from a snapshot, and its settings: these, with the scopes of the snapshot. Bookings
-// of jobs that do not wait count as spent: Load takes these jobs to start at their slots.
-func Load(s Snapshot, settings Settings) (*Line, Settings) {
+// Load returns a line that goes on from a snapshot. Bookings of jobs that do not wait count as spent: Load takes these
+// jobs to start at their slots.
+func Load(s Snapshot) *Line {
 	l := New()
-	settings.Scopes = make(map[string]Scope)
 	for _, k := range s.Keys {
-		scope, _, _ := strings.Cut(k.Name, ":")
-		settings.Scopes[scope] = Scope{Mode: k.Mode}
 		l.keys[k.Name] = k.load(s.Now)
+	}
+	for _, set := range s.Set {
+		l.loadSetting(set)
 	}
 	l.now = s.Now
 	for flow, share := range s.Shares {
@@ -109,13 +116,28 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 			d.startBooked(s.Now + k.offset)
 		}
 	}
-	return l, settings
+	return l
 }
 
-// load returns the scope key of a snapshot. The limits in force become its own limits.
+func (l *Line) loadSetting(s Setting) {
+	set := l.set[s.Name]
+	switch k := l.keys[s.Name]; {
+	case k != nil:
+		k.own, k.ownEnds = s.Limits, s.Ends
+	case s.Name == "":
+		l.all.mode, l.all.modeEnds = s.Mode, s.Ends
+	case s.Mode != 0:
+		set.mode, set.modeEnds = s.Mode, s.Ends
+		l.set[s.Name] = set
+	default:
+		set.limits, set.limitsEnd = s.Limits, s.Ends
+		l.set[s.Name] = set
+	}
+}
+
+// load returns the scope key of a snapshot.
 func (s *KeySnapshot) load(now int64) *key {
-	k := &key{name: s.Name, pause: s.Paused, own: append([]Limit{}, s.Limits...), ownEnds: Never,
-		adapted: adapted{less: whole - s.Part, changed: now}}
+	k := &key{name: s.Name, pause: s.Paused, ownEnds: Never, adapted: adapted{less: whole - s.Part, changed: now}}
 	for _, w := range s.Ledgers {
 		k.offset = w.Shift
 		k.seen = now + w.Shift
@@ -219,8 +241,26 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	}
 	for _, name := range slices.Sorted(maps.Keys(concerned)) {
 		s.Keys = append(s.Keys, l.KeySnapshot(now, settings, name))
+		if k := l.keys[name]; k != nil && k.own != nil {
+			s.Set = append(s.Set, Setting{Name: name, Limits: k.own, Ends: k.ownEnds})
+		}
+	}
+	s.Set = append(s.Set, l.all.settings("")...)
+	for _, scope := range slices.Sorted(maps.Keys(l.set)) {
+		s.Set = append(s.Set, l.set[scope].settings(scope)...)
 	}
 	return s
+}
+
+// settings are what is set for a scope, or with an empty name for all.
+func (s scopeSet) settings(name string) (all []Setting) {
+	if s.mode != 0 {
+		all = append(all, Setting{Name: name, Mode: s.mode, Ends: s.modeEnds})
+	}
+	if s.limits != nil {
+		all = append(all, Setting{Name: name, Limits: s.limits, Ends: s.limitsEnd})
+	}
+	return all
 }
 
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
@@ -251,7 +291,7 @@ func (l *Line) queueSnapshot(name string) QueueSnapshot {
 func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapshot {
 	l.begin(now, settings)
 	k := l.key(name)
-	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused(), Part: k.adapted.part(), Limits: slices.Clone(k.limits)}
+	s := KeySnapshot{Name: name, Paused: k.paused(), Part: k.adapted.part()}
 	for _, d := range k.ledgers {
 		s.Ledgers = append(s.Ledgers, LedgerSnapshot{
 			Span: d.Span, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),

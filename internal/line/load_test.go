@@ -37,6 +37,12 @@ func crowded(seed uint64) (l *line.Line, settings line.Settings, now int64) {
 		if i == 20 {
 			l.Pause(now, settings, "tenant:t1", now+40*second)
 		}
+		if i == 40 && seed%2 == 0 {
+			l.SetLimits(now, settings, "tenant:t0", []line.Limit{per(0, 10*second)}, now+50*second)
+			l.SetLimits(now, settings, "tenant", []line.Limit{per(5, 20*second)}, now+60*second)
+			l.SetMode(now, settings, "domain", line.Off, now+45*second)
+			l.SetMode(now, settings, "", line.Shadow, now+2*second)
+		}
 	}
 	return l, settings, now
 }
@@ -165,8 +171,8 @@ func TestLoadGoesOn(t *testing.T) {
 			}
 		}
 		waited += len(ids)
-		loaded, own := line.Load(l.Snapshot(now, settings), settings)
-		want, got := l.Play(t.Context(), now, settings, ids), loaded.Play(t.Context(), now, own, ids)
+		loaded := line.Load(l.Snapshot(now, settings))
+		want, got := l.Play(t.Context(), now, settings, ids), loaded.Play(t.Context(), now, settings, ids)
 		if len(got) != len(ids) || len(want) != len(ids) {
 			t.Fatalf("seed %d: %d of %d jobs start, those of the line are %d", seed, len(got), len(ids), len(want))
 		}
