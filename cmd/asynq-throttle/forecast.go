@@ -152,17 +152,18 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 const farthest = 200 * 365 * 24 * time.Hour
 
 // guess estimates from Peek's answer about the first job, and from how long the limits take to let
-// the others start. Under a limit of 0, or a ramp that is held before it begins, none ever starts.
+// the others start. Under a limit of 0, or a ramp that is held before it begins, none ever starts, unless what is set
+// ends by itself.
 func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
 	first, err := th.Peek(ctx, job)
 	if err != nil {
 		return f, err
 	}
-	f.Guessed, f.Now, f.First, f.Last = true, first.Now, first.Start, first.Start
+	f.Guessed, f.Now = true, first.Now
 	var hours []throttle.Limit
 	each := time.Duration(0)
-	if first.Outcome == throttle.Waiting { // the average time of the jobs before it
-		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
+	if h := first.Hold; first.Ahead > 0 && (h == nil || h.Limit.Units > 0) { // no pause, no hours, no limit of 0
+		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1) // the average time of the jobs before it
 	}
 	for scope, key := range scopeKeysOf(ctx, th, job) {
 		u, err := th.Usage(ctx, scope, key)
@@ -178,8 +179,11 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 		}
 		for _, l := range u.Limits {
 			switch {
+			case l.Free.IsZero() && !u.Ends.IsZero():
+				first.Start = latest(first.Start, u.Ends)
 			case l.Free.IsZero():
-				return foreseen{Throttle: f.Throttle, Now: f.Now, Jobs: f.Jobs, InLine: f.InLine, Guessed: true, Never: f.Jobs}, nil
+				f.Last, f.Never = time.Time{}, f.Jobs
+				return f, nil
 			case l.Limit.Hours != "":
 				hours = append(hours, l.Limit)
 			case l.Limit.Ramp != "":
@@ -194,7 +198,7 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 	for _, limit := range hours {
 		closed = max(closed, limit.ClosedFor(first.Start, lasts))
 	}
-	f.Last = latest(f.Last, first.Start.Add(lasts+closed))
+	f.First, f.Last = first.Start, latest(f.Last, first.Start.Add(lasts+closed))
 	return f, nil
 }
 

@@ -580,5 +580,22 @@ func TestGuessesThatAreFarAhead(t *testing.T) {
 		if f := forecast(); f.Never != f.Jobs || !f.Last.IsZero() || !f.First.IsZero() {
 			t.Errorf("%+v; want none to start", f)
 		}
+		end := time.Now().Add(3 * time.Hour)
+		if err := inspect.New(th).SetLimits(t.Context(), throttle.Global, "", closed, inspect.Until(end)); err != nil {
+			t.Fatal(err)
+		}
+		if f := forecast(); f.Never != 0 || f.First.Sub(end).Abs() > time.Minute || f.Last.Before(f.First) {
+			t.Errorf("%+v; want the first to start at %s", f, end)
+		}
+		minutely := []throttle.Limit{throttle.PerMinute(1000)}
+		if err := inspect.New(th).SetLimits(t.Context(), throttle.Global, "", minutely); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inspect.New(th).Pause(t.Context(), throttle.Global, "", end); err != nil {
+			t.Fatal(err)
+		}
+		if f := forecast(); f.First.Sub(end).Abs() > time.Minute || f.Last.Sub(f.First).Round(time.Minute) != 100*time.Minute {
+			t.Errorf("%+v; want the last to start 100 minutes after the first", f)
+		}
 	})
 }
