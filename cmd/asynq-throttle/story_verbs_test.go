@@ -594,7 +594,8 @@ func TestGuessesThatAreFarAhead(t *testing.T) {
 		if _, err := inspect.New(th).Pause(t.Context(), throttle.Global, "", end); err != nil {
 			t.Fatal(err)
 		}
-		if f := forecast(); f.First.Sub(end).Abs() > time.Minute || f.Last.Sub(f.First).Round(time.Minute) != 100*time.Minute {
+		f := forecast()
+		if f.First.Sub(end).Abs() > time.Minute || f.Last.Sub(f.First).Round(time.Minute) != 100*time.Minute {
 			t.Errorf("%+v; want the last to start 100 minutes after the first", f)
 		}
 	})
