@@ -17,8 +17,11 @@ func (t *Telemetry) Decided(d throttle.Decision) {
 	if d.Err == nil && r.Outcome != throttle.Granted {
 		return
 	}
-	ctx, result := context.Background(), resultOf(d.Err)
-	for _, scope := range scopesOf(r.Job) {
+	ctx, result, scopes := context.Background(), resultOf(d.Err), scopesOf(r.Job)
+	if result == resultInvalid { // the job may name scopes that the throttle does not have
+		scopes = []string{throttle.Global}
+	}
+	for _, scope := range scopes {
 		t.jobs.Add(ctx, 1, of(d.Throttle, scope, attribute.String(keyResult, result)))
 		if d.Err == nil && r.Source == throttle.FallbackClosed {
 			t.timeInQueue.Record(ctx, r.Waited.Seconds(), of(d.Throttle, scope))

@@ -149,7 +149,11 @@ func TestResultsAndReasons(t *testing.T) {
 		want := make(map[string]int64)
 		result := prometheusWord(t, "throttle_decisions_total", "outcome", func(o throttle.Observer) { o.Decided(d) })
 		if result != "booked" && result != "waiting" {
-			for _, scope := range []string{"global", "tenant"} {
+			scopes := []string{"global", "tenant"}
+			if result == "invalid" { // its scopes may be none of the throttle's
+				scopes = scopes[:1]
+			}
+			for _, scope := range scopes {
 				want["throttle.name=smtp,throttle.result="+result+",throttle.scope="+scope] = 1
 			}
 		}
@@ -183,4 +187,21 @@ func TestResultsAndReasons(t *testing.T) {
 		}
 		expectValues(t, r, "throttle.job.put_backs", map[string]int64{want: 1})
 	}
+}
+
+// TestMetricsHaveNoOtherScopes: a job that names a scope which its throttle does not have, as by a mistake in a
+// program's JobFunc, adds no attribute with that name.
+func TestMetricsHaveNoOtherScopes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(2, time.Second), false, func(t *testing.T, w *world, r *recorded) {
+		for n := range 3 {
+			keys := map[string]string{"tenant": "acme", fmt.Sprint("header-", n): "x"}
+			job := throttle.Job{ID: "a", Weight: 1, Keys: keys}
+			if _, err := w.throttle.Reserve(t.Context(), job); err == nil {
+				t.Fatal("the job is valid")
+			}
+		}
+		expectValues(t, r, "throttle.jobs", map[string]int64{
+			"throttle.name=world,throttle.result=invalid,throttle.scope=global": 3})
+	})
 }

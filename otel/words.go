@@ -28,6 +28,8 @@ const (
 // limitOfPause is the value of throttle.limit if a scope key is paused.
 const limitOfPause = "pause"
 
+const resultInvalid = "invalid"
+
 // resultOf returns the result of a job that was granted, or got an error in place of a start. The words are those of
 // the label outcome of package metrics.
 func resultOf(err error) string {
@@ -49,7 +51,7 @@ func resultOf(err error) string {
 	case errors.As(err, &never):
 		return "never_fits"
 	case errors.As(err, &invalid), errors.As(err, &argument):
-		return "invalid"
+		return resultInvalid
 	case errors.Is(err, throttle.ErrUnavailable) && !errors.Is(err, context.Canceled):
 		return "unavailable"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
