@@ -120,8 +120,9 @@ func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.
 			continue
 		}
 		late := units - max(0, l.Limit.Units-l.Used-l.Booked)
-		if full := (late - 1) / l.Limit.Units; late > 0 && time.Duration(full)*l.Limit.Window > wait {
-			longest, wait = l.Limit, time.Duration(full)*l.Limit.Window
+		full := view.Times(l.Limit.Window, float64((late-1)/l.Limit.Units))
+		if late > 0 && full > wait {
+			longest, wait = l.Limit, full
 		}
 	}
 	return longest, wait

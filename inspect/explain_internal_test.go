@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -18,5 +21,26 @@ func TestExplanationOfWhatIsNotKnown(t *testing.T) {
 	e.Usage = []Usage{{Scope: throttle.Global, Limits: []LimitUsage{{Limit: throttle.PerMinute(0)}}}}
 	if text := e.String(); !strings.Contains(text, "expected to start never, unless limits change") {
 		t.Error(text)
+	}
+}
+
+// TestGuessUnderALimitThatEnds: a limit of 0 that ends by itself keeps a job back until then, and one without an end
+// for ever.
+func TestGuessUnderALimitThatEnds(t *testing.T) {
+	t.Parallel()
+	th, err := throttle.New("guess", redis.NewClient(&redis.Options{}), []throttle.Scope{{Name: throttle.Global}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	closed := Usage{Scope: throttle.Global, Served: 1, Limits: []LimitUsage{{Limit: throttle.PerMinute(0)}}}
+	o := &order{Order: seam.Order{Charges: []seam.Charge{{Scope: throttle.Global, Units: 1}}}}
+	for _, end := range []time.Time{{}, now.Add(time.Hour)} {
+		closed.Ends = end
+		e := Explanation{Now: now, Waiting: 9000, Before: 3, Usage: []Usage{closed}}
+		New(th).guess(o, &e)
+		if !e.Expected.Equal(end) {
+			t.Errorf("the limit ends at %s, and the job is expected at %s", end, e.Expected)
+		}
 	}
 }

@@ -92,7 +92,8 @@ func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) 
 }
 
 // guess estimates when a waiting job starts, from the number of jobs before it, the flows that stand
-// under its scope keys, and their limits. Expected is zero under a limit of 0.
+// under its scope keys, and their limits. Expected is zero under a limit that lets nothing start and does not end by
+// itself.
 func (t *Inspector) guess(o *order, e *Explanation) {
 	e.Expected, e.Guessed = e.Now, true
 	later := func(at time.Time) {
@@ -110,9 +111,13 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 			if l.Limit.Hours != "" && u.Mode == throttle.Enforce {
 				later(l.Free)
 			}
-			if l.Limit.Units == 0 && u.Mode == throttle.Enforce {
-				e.Expected = time.Time{}
-				return
+			if l.Free.IsZero() && u.Mode == throttle.Enforce {
+				if u.Ends.IsZero() {
+					e.Expected = time.Time{}
+					return
+				}
+				later(u.Ends)
+				continue
 			}
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
 				at := guessed(e.Now, u, l, float64((e.Before+1)*flows*o.Charges[i].Units))

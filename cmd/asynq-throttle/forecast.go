@@ -148,9 +148,6 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 	return f, nil
 }
 
-// farthest is how far ahead a guess is at most: a Duration holds little more.
-const farthest = 200 * 365 * 24 * time.Hour
-
 // guess estimates from Peek's answer about the first job, and from how long the limits take to let
 // the others start. Under a limit of 0, or a ramp that is held before it begins, none ever starts, unless what is set
 // ends by itself.
@@ -194,7 +191,7 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 			}
 		}
 	}
-	lasts, closed := time.Duration(min(float64(f.Jobs-1)*float64(each), float64(farthest))), time.Duration(0)
+	lasts, closed := view.Times(each, float64(f.Jobs-1)), time.Duration(0)
 	for _, limit := range hours {
 		closed = max(closed, limit.ClosedFor(first.Start, lasts))
 	}

@@ -195,9 +195,6 @@ func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throt
 	return binds, limit, ok
 }
 
-// farthest is how far ahead an estimate is at most: a Duration holds little more.
-const farthest = 200 * 365 * 24 * time.Hour
-
 // alone estimates when the job would start under one limit only: after the units of its flow that
 // are before it, and as many units of each other flow with jobs there.
 func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in crowd) time.Time {
@@ -222,7 +219,7 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 	}
 	at := l.Limit.Through(late/cmp.Or(u.Served, 1), l.Anew) // all units of a period may start when it begins
 	if l.Anew.IsZero() {
-		at = of.Now.Add(time.Duration(min(late/units*float64(length), float64(farthest))))
+		at = of.Now.Add(view.Times(length, late/units))
 	}
 	if l.Free.After(at) {
 		return l.Free

@@ -36,6 +36,14 @@ func ParseInstant(text string, now time.Time) (time.Time, bool) {
 	return end, true
 }
 
+// farthest is how far ahead an estimate is at most: a Duration holds little more.
+const farthest = 200 * 365 * 24 * time.Hour
+
+// Times returns a duration n times as long, and at most 200 years.
+func Times(d time.Duration, n float64) time.Duration {
+	return time.Duration(min(n*float64(d), float64(farthest)))
+}
+
 // Span returns a duration in at most two units.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
