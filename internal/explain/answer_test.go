@@ -45,7 +45,7 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Units: 100_000, Used: 3, Free: noon,
 		Counts: 24 * time.Hour}
 	ages := full(throttle.Per(1, 400*24*time.Hour), 0)
-	ages.Used = 500 // the limit was lowered
+	ages.Used = 500                            // the limit was lowered
 	global.Limits = append(global.Limits, day) // it lets all through, however seldom on average
 	for name, c := range map[string]struct {
 		usage     []inspect.Usage
