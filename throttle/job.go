@@ -45,7 +45,7 @@ type Job struct {
 	// worker. Zero means no deadline.
 	Deadline time.Time
 	// Plan books the job for later: even if there is room at once the job is booked, not granted,
-	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near.
+	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near. No fallback grants it.
 	Plan bool
 	// Bounded refuses the job with a *LineFullError, and writes nothing, if it would have to wait and
 	// would make the line of one of its scope keys longer than Scope.MaxWaiting. A job that starts at

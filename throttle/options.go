@@ -20,7 +20,8 @@ const (
 	// FallbackClosed answers with an *UnavailableError: nothing starts. It is
 	// the default, since a limit is then never exceeded.
 	FallbackClosed Fallback = iota
-	// FallbackOpen grants every job at once, unchecked and uncharged, but for one that is only planned.
+	// FallbackOpen grants every job at once, unchecked and uncharged; but one that is only planned gets
+	// an *UnavailableError.
 	FallbackOpen
 	// FallbackLocal grants what fits into this process' own share of the
 	// limits, Options.LocalShare; the rest, and a job that is only planned, gets an *UnavailableError.
