@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	primaries = 3
-	nodes     = 2 * primaries // each has a replica
+	primaries = 3 // of a test's cluster
 	slots     = 16384
 )
 
-// Cluster is a Redis Cluster of three primaries, each with a replica. Call its methods from
-// one goroutine at a time; they end the test when they fail.
+// Cluster is a Redis Cluster: of three primaries, each with a replica, unless LaunchCluster started it.
+// Call its methods from one goroutine at a time; they end the test when they fail.
 type Cluster struct {
-	// Nodes are all six nodes. At the start the first three are the primaries, and the
+	// Nodes are all nodes. At the start the first three are the primaries, and the
 	// replica of Nodes[i] is Nodes[i+3].
 	Nodes []*Server
 
-	ids []string // the name each node has in the cluster
+	primaries int      // how many of the nodes were primaries at the start
+	ids       []string // the name each node has in the cluster
 }
 
 // StartCluster starts a cluster for the test and stops it when the test ends. It returns when
@@ -28,14 +28,28 @@ type Cluster struct {
 // node that has not answered for a second for dead, and its replica takes over.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	return startCluster(t, launchCluster)
+	return startCluster(t, func() (*Cluster, error) { return launchCluster(primaries, 2*primaries) })
 }
 
 // StartSteadyCluster starts a cluster as StartCluster does, which takes no node for dead while a
 // test lasts.
 func StartSteadyCluster(t testing.TB) *Cluster {
 	t.Helper()
-	return startCluster(t, launchSteadyCluster)
+	return startCluster(t, launchTestCluster)
+}
+
+// LaunchCluster starts a steady cluster of so many primaries without replicas, for a program that is no
+// test: the caller closes it.
+func LaunchCluster(primaries int) (*Cluster, error) { return launchSteadyCluster(primaries, primaries) }
+
+// Close ends the nodes.
+func (c *Cluster) Close() error {
+	return together(c.Nodes, func(node *Server) error {
+		if node == nil {
+			return nil
+		}
+		return node.Close()
+	})
 }
 
 func startCluster(t testing.TB, launch func() (*Cluster, error)) *Cluster {
@@ -63,7 +77,9 @@ func SharedCluster(t testing.TB) *Cluster {
 	return c
 }
 
-var sharedCluster = sync.OnceValues(launchSteadyCluster)
+var sharedCluster = sync.OnceValues(launchTestCluster)
+
+func launchTestCluster() (*Cluster, error) { return launchSteadyCluster(primaries, 2*primaries) }
 
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }

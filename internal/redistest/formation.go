@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func launchCluster() (*Cluster, error) {
+func launchCluster(primaries, nodes int) (*Cluster, error) {
 	args := []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
 		"--cluster-replica-validity-factor", "0", // a replica takes over, however old its data is
@@ -17,7 +18,7 @@ func launchCluster() (*Cluster, error) {
 		"--repl-diskless-sync-delay", "0",
 		"--repl-ping-replica-period", "1", // a replica that has received nothing is not reported
 	}
-	c := &Cluster{Nodes: make([]*Server, nodes), ids: make([]string, nodes)}
+	c := &Cluster{Nodes: make([]*Server, nodes), primaries: primaries, ids: make([]string, nodes)}
 	each := make([]int, nodes)
 	for i := range each {
 		each[i] = i
@@ -30,26 +31,16 @@ func launchCluster() (*Cluster, error) {
 		err = c.form(each)
 	}
 	if err != nil {
-		c.close()
-		return nil, fmt.Errorf("redistest: cluster: %w", err)
+		return nil, fmt.Errorf("redistest: cluster: %w", errors.Join(err, c.Close()))
 	}
 	return c, nil
-}
-
-func (c *Cluster) close() {
-	_ = together(c.Nodes, func(node *Server) error {
-		if node == nil {
-			return nil
-		}
-		return node.Close()
-	})
 }
 
 // launchSteadyCluster starts a cluster that does not break if the machine stands still for a
 // while. It sets the long time-out last: set from the start, it would keep the nodes from
 // hearing of each other for as long.
-func launchSteadyCluster() (*Cluster, error) {
-	c, err := launchCluster()
+func launchSteadyCluster(primaries, nodes int) (*Cluster, error) {
+	c, err := launchCluster(primaries, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +50,7 @@ func launchSteadyCluster() (*Cluster, error) {
 		})
 	})
 	if err != nil {
-		c.close()
-		return nil, fmt.Errorf("redistest: cluster: %w", err)
+		return nil, fmt.Errorf("redistest: cluster: %w", errors.Join(err, c.Close()))
 	}
 	return c, nil
 }
@@ -71,8 +61,8 @@ func (c *Cluster) form(each []int) error {
 		return c.Nodes[i].ask(func(ctx context.Context, client *redis.Client) (err error) {
 			// The epochs differ from the start, so that the nodes need not agree on them.
 			err = client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
-			if err == nil && i < primaries {
-				err = client.ClusterAddSlotsRange(ctx, i*slots/primaries, (i+1)*slots/primaries-1).Err()
+			if err == nil && i < c.primaries {
+				err = client.ClusterAddSlotsRange(ctx, i*slots/c.primaries, (i+1)*slots/c.primaries-1).Err()
 			}
 			if err == nil {
 				c.ids[i], err = client.ClusterMyID(ctx).Result()
@@ -95,10 +85,10 @@ func (c *Cluster) form(each []int) error {
 	if err != nil {
 		return err
 	}
-	err = together(each[primaries:], func(i int) error {
+	err = together(each[c.primaries:], func(i int) error {
 		return c.Nodes[i].ask(func(ctx context.Context, client *redis.Client) error {
 			return await("a replica that knows its primary", func() error {
-				return client.ClusterReplicate(ctx, c.ids[i-primaries]).Err()
+				return client.ClusterReplicate(ctx, c.ids[i-c.primaries]).Err()
 			})
 		})
 	})
@@ -111,7 +101,7 @@ func (c *Cluster) form(each []int) error {
 func (c *Cluster) awaitWhole() error {
 	return await("a cluster that is whole", func() error {
 		for _, node := range c.Nodes {
-			if err := serves(node); err != nil {
+			if err := c.serves(node); err != nil {
 				return err
 			}
 			if err := c.inSync(node); err != nil {
@@ -123,7 +113,7 @@ func (c *Cluster) awaitWhole() error {
 }
 
 // serves returns an error that says what keeps a node from serving every slot.
-func serves(node *Server) error {
+func (c *Cluster) serves(node *Server) error {
 	var info string
 	err := node.ask(func(ctx context.Context, client *redis.Client) (err error) {
 		info, err = client.ClusterInfo(ctx).Result()
@@ -134,7 +124,7 @@ func serves(node *Server) error {
 	}
 	fields := fieldsOf(info)
 	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != strconv.Itoa(slots) ||
-		fields["cluster_known_nodes"] != strconv.Itoa(nodes) {
+		fields["cluster_known_nodes"] != strconv.Itoa(len(c.Nodes)) {
 		return fmt.Errorf("%s sees %s nodes, %s slots are served, it is %q",
 			node.Addr, fields["cluster_known_nodes"], fields["cluster_slots_ok"], fields["cluster_state"])
 	}
@@ -148,7 +138,8 @@ func (c *Cluster) inSync(node *Server) error {
 	if err != nil {
 		return err
 	}
-	if is["role"] == "master" && !slices.ContainsFunc(c.Nodes,
+	each := len(c.Nodes) / c.primaries // primaries are nodes of their slots, too
+	if is["role"] == "master" && each > 1 && !slices.ContainsFunc(c.Nodes,
 		func(replica *Server) bool { return sendsTo(is, replica) }) {
 		return fmt.Errorf("%s sends to none of its %s replicas", node.Addr, is["connected_slaves"])
 	}
@@ -160,7 +151,7 @@ func (c *Cluster) inSync(node *Server) error {
 		return err
 	}
 	for _, slot := range served {
-		if len(slot.Nodes) != 2 {
+		if len(slot.Nodes) != each {
 			return fmt.Errorf("%s sees %d nodes at slot %d", node.Addr, len(slot.Nodes), slot.Start)
 		}
 	}

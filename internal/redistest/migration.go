@@ -32,16 +32,38 @@ func (c *Cluster) Migrate(t testing.TB, slot int, to *Server) *Migration {
 // Begin opens the slot: SETSLOT IMPORTING at the target, MIGRATING at the source.
 func (m *Migration) Begin(t testing.TB) {
 	t.Helper()
-	m.set(t, m.To, "IMPORTING", m.id(m.From))
-	m.set(t, m.From, "MIGRATING", m.id(m.To))
+	failed(t, m.begin())
+}
+
+// Run takes all steps, for a program that is no test.
+func (m *Migration) Run() error {
+	if err := m.begin(); err != nil {
+		return err
+	}
+	if _, err := m.moveAll(); err != nil {
+		return err
+	}
+	return m.finish()
+}
+
+func (m *Migration) begin() error {
+	if err := m.set(m.To, "IMPORTING", m.id(m.From)); err != nil {
+		return err
+	}
+	return m.set(m.From, "MIGRATING", m.id(m.To))
 }
 
 // Move moves up to n keys of the slot, and returns how many it moved.
 func (m *Migration) Move(t testing.TB, n int) int {
 	t.Helper()
+	moved, err := m.move(n)
+	failed(t, err)
+	return moved
+}
+
+func (m *Migration) move(n int) (moved int, err error) {
 	host, port := m.To.hostPort()
-	moved := 0
-	err := m.From.ask(func(ctx context.Context, client *redis.Client) error {
+	err = m.From.ask(func(ctx context.Context, client *redis.Client) error {
 		keys, err := client.ClusterGetKeysInSlot(ctx, m.Slot, n).Result()
 		if err != nil || len(keys) == 0 {
 			return err
@@ -54,20 +76,25 @@ func (m *Migration) Move(t testing.TB, n int) int {
 		return client.Do(ctx, args...).Err()
 	})
 	if err != nil {
-		t.Fatalf("redistest: move %d keys of slot %d: %v", n, m.Slot, err)
+		return moved, fmt.Errorf("redistest: move %d keys of slot %d: %w", n, m.Slot, err)
 	}
-	return moved
+	return moved, nil
 }
 
 // MoveAll moves the keys that the source still has, and returns how many it moved.
 func (m *Migration) MoveAll(t testing.TB) int {
 	t.Helper()
+	all, err := m.moveAll()
+	failed(t, err)
+	return all
+}
+
+func (m *Migration) moveAll() (all int, err error) {
 	const atOnce = 100
-	all := 0
 	for {
-		n := m.Move(t, atOnce)
-		if all += n; n == 0 {
-			return all
+		n, err := m.move(atOnce)
+		if all += n; n == 0 || err != nil {
+			return all, err
 		}
 	}
 }
@@ -75,9 +102,16 @@ func (m *Migration) MoveAll(t testing.TB) int {
 // Finish gives the slot to the target, which must have all its keys.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
-	m.set(t, m.To, "NODE", m.id(m.To))
-	m.set(t, m.From, "NODE", m.id(m.To))
-	err := await("nodes that know where slot "+strconv.Itoa(m.Slot)+" went", func() error {
+	failed(t, m.finish())
+}
+
+func (m *Migration) finish() error {
+	for _, node := range []*Server{m.To, m.From} {
+		if err := m.set(node, "NODE", m.id(m.To)); err != nil {
+			return err
+		}
+	}
+	return await("nodes that know where slot "+strconv.Itoa(m.Slot)+" went", func() error {
 		for _, node := range m.Cluster.Nodes {
 			if !node.Running() {
 				continue
@@ -92,26 +126,31 @@ func (m *Migration) Finish(t testing.TB) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Abandon closes the slot again at both ends (STABLE). Call it only if no key was moved.
 func (m *Migration) Abandon(t testing.TB) {
 	t.Helper()
-	m.set(t, m.From, "STABLE")
-	m.set(t, m.To, "STABLE")
+	failed(t, m.set(m.From, "STABLE"))
+	failed(t, m.set(m.To, "STABLE"))
 }
 
 func (m *Migration) id(node *Server) string { return m.Cluster.id(node) }
 
-func (m *Migration) set(t testing.TB, node *Server, state ...any) {
-	t.Helper()
+func (m *Migration) set(node *Server, state ...any) error {
 	err := node.ask(func(ctx context.Context, client *redis.Client) error {
 		return client.Do(ctx, append([]any{"CLUSTER", "SETSLOT", m.Slot}, state...)...).Err()
 	})
 	if err != nil {
-		t.Fatalf("redistest: %s: slot %d %v: %v", node.Addr, m.Slot, state, err)
+		return fmt.Errorf("redistest: %s: slot %d %v: %w", node.Addr, m.Slot, state, err)
+	}
+	return nil
+}
+
+// failed ends the test if a step failed.
+func failed(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

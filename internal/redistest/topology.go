@@ -52,7 +52,7 @@ func (c *Cluster) AwaitOwner(t testing.TB, key string, old *Server) *Server {
 			if !node.Running() {
 				continue
 			}
-			if err := serves(node); err != nil {
+			if err := c.serves(node); err != nil {
 				return err
 			}
 			nodes, err := c.servingBy(node, slot)
