@@ -104,24 +104,38 @@ func (b *bench) longestIn(ctx context.Context, s *server, setting setting) error
 	return nil
 }
 
-// timed notes what each call of a script takes. Calls come one after the other.
-type timed struct {
-	server *server
-	cpu    map[string][]time.Duration // by the script's name
-}
+// passing is a hook of go-redis that changes nothing, for hooks to embed.
+type passing struct{}
 
 // DialHook changes nothing.
-func (*timed) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (passing) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessPipelineHook changes nothing: no script is called in a pipeline.
-func (*timed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// scriptOf is the name of the script that a command calls, and empty if it calls none.
+func scriptOf(command redis.Cmder) string {
+	if command.Name() != "evalsha" {
+		return ""
+	}
+	sum, _ := command.Args()[1].(string)
+	return scripts[sum]
+}
+
+// timed notes what each call of a script takes. Calls come one after the other.
+type timed struct {
+	passing
+	server *server
+	cpu    map[string][]time.Duration // by the script's name
 }
 
 // ProcessHook notes a call of a script.
 func (t *timed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if command.Name() != "evalsha" {
+		name := scriptOf(command)
+		if name == "" {
 			return next(ctx, command)
 		}
 		before, err := t.server.cpu(ctx)
@@ -130,10 +144,7 @@ func (t *timed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		failed := next(ctx, command)
 		after, err := t.server.cpu(ctx)
-		sum, _ := command.Args()[1].(string)
-		if name := scripts[sum]; name != "" {
-			t.cpu[name] = append(t.cpu[name], after-before)
-		}
+		t.cpu[name] = append(t.cpu[name], after-before)
 		if failed != nil {
 			return failed
 		}

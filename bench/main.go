@@ -115,6 +115,7 @@ var sections = []section{
 	{"waiting", "joining the line, pulling and redeeming, with many in line and with few", waiting},
 	{"longest", "the longest call of a script in bad settings", longest},
 	{"memory", "bytes and keys in Redis", memory},
+	{"scale", "what Redis needs by jobs, tenants, processes and nodes", sizing},
 	{"tasks", "asynq's tasks per second under limits that never bind", tasks},
 	{"plan", "enqueueing many tasks that are planned", plan},
 	{"drain", "a backlog of several tenants on asynq, beside asynq's own recipe", drain},

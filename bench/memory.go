@@ -97,14 +97,19 @@ func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant l
 	return bytes / many, math.Round(100*keys/many) / 100, err
 }
 
+// memory is a figure of the server about its memory, in bytes.
+func (s *server) memory(ctx context.Context, name string) (float64, error) {
+	info, err := s.control.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, err
+	}
+	return number(info, name)
+}
+
 // used is how many bytes and keys more there are after f.
 func used(ctx context.Context, s *server, f func() error) (bytes, keys float64, err error) {
 	ask := func() (bytes, keys float64, err error) {
-		info, err := s.control.Info(ctx, "memory").Result()
-		if err != nil {
-			return 0, 0, err
-		}
-		if bytes, err = number(info, "used_memory:"); err != nil {
+		if bytes, err = s.memory(ctx, "used_memory:"); err != nil {
 			return 0, 0, err
 		}
 		size, err := s.control.DBSize(ctx).Result()

@@ -21,6 +21,7 @@ type line struct {
 	driver   throttle.Driver
 	tenants  int
 	joined   int
+	plan     bool // jobs are planned, as worker.Client plans them
 }
 
 // id returns an ID that is as long as the worker's IDs.
@@ -28,7 +29,11 @@ func (l *line) id(n int) string {
 	return fmt.Sprintf("asynq:default/00000000-0000-7000-8000-%012d/0", n)
 }
 
-func (l *line) job(n int) throttle.Job { return job(l.id(n), fmt.Sprintf("tenant-%d", n%l.tenants)) }
+func (l *line) job(n int) throttle.Job {
+	j := job(l.id(n), fmt.Sprintf("tenant-%d", n%l.tenants))
+	j.Plan, j.Bounded = l.plan, l.plan
+	return j
+}
 
 // fill lets jobs join, many at a time. It is paused meanwhile, so that all of them wait.
 func (l *line) fill(ctx context.Context, jobs int) error {

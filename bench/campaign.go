@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// campaign is many jobs that are planned at once, in turn of so many tenants.
+type campaign struct{ jobs, tenants int }
+
+// The global limit of a campaign, and how many of its jobs run at most: the figures of a job do not change later.
+const (
+	campaignRate    = 2000 // a second
+	campaignSeconds = 10
+)
+
+// pullsApart is how far apart a process' pulls are, as in the package worker.
+const pullsApart = 50 * time.Millisecond
+
+// campaigns plans campaigns of several sizes, and runs the first jobs of each.
+func campaigns(ctx context.Context, b *bench) error {
+	few, many := max(1, b.waiting/1000), max(1, b.waiting/10)
+	all := []campaign{{many, few}, {many, many}, {b.waiting, few}, {b.waiting, many}, {b.waiting, b.waiting}}
+	if b.full {
+		huge := 10 * b.waiting
+		all = append(all, campaign{huge, few}, campaign{huge, many}, campaign{huge, b.waiting})
+	}
+	most := campaign{all[len(all)-1].jobs, many}
+	b.say("campaigns, planned while the throttle is paused; then one process runs the first %d s under %d/1s for all", campaignSeconds,
+		campaignRate)
+	b.say("and twice a tenant's part of that per minute; no asynq; CPU of the server per job, calls of up to 64 jobs:")
+	b.say("  %9s %8s %8s %9s %22s %22s %22s %9s %9s", "jobs", "tenants", "peak MB", "bytes/job", "planned: µs  calls   ms",
+		"pulled: µs  calls   ms", "redeemed: µs  calls ms", "µs in all", "jobs/s")
+	cost := make(map[campaign]float64)
+	for _, of := range all {
+		is, err := of.run(ctx)
+		if err != nil {
+			return fmt.Errorf("%d jobs of %d tenants: %w", of.jobs, of.tenants, err)
+		}
+		b.say("  %9d %8d %8.1f %9.0f %s %s %s %9.0f %9.0f", of.jobs, of.tenants, is.peak/1e6, is.peak/float64(of.jobs),
+			is.planned, is.pulled, is.redeemed, is.cpu(), 1e6/is.cpu())
+		cost[of] = is.cpu()
+	}
+	b.most(fmt.Sprintf("CPU of a job of %d tenants, %d jobs to %d", many, most.jobs, many), cost[most]/cost[campaign{many, many}], 1.2)
+	return b.withAsynq(ctx, campaign{many, few})
+}
+
+// costs are what a campaign took.
+type costs struct {
+	peak                      float64 // bytes of the server above those at the start
+	perSecond                 float64 // jobs that were planned
+	planned, pulled, redeemed stage
+}
+
+// stage is what a stage of a job's life takes.
+type stage struct {
+	cpu, calls float64 // per job; cpu in µs of the server
+	longest    time.Duration
+}
+
+func (is stage) String() string {
+	return fmt.Sprintf("%9.1f %6.3f %5.1f", is.cpu, is.calls, micros(is.longest)/1000)
+}
+
+// take returns what the calls of a script took so many jobs, and forgets them.
+func (t *timed) take(script string, jobs int) (is stage) {
+	var all time.Duration
+	for _, took := range t.cpu[script] {
+		all += took
+		is.longest = max(is.longest, took)
+	}
+	is.cpu, is.calls = micros(all)/float64(jobs), float64(len(t.cpu[script]))/float64(jobs)
+	delete(t.cpu, script)
+	return is
+}
+
+// cpu is what a job takes from its plan to its start.
+func (c costs) cpu() float64 { return c.planned.cpu + c.pulled.cpu + c.redeemed.cpu }
+
+// run plans the campaign on a server of its own, and runs its first jobs.
+func (of campaign) run(ctx context.Context) (is costs, err error) {
+	err = withServer(ctx, func(s *server) error {
+		client := s.client()
+		defer client.Close() //nolint:errcheck // nothing is lost with it
+		if err := warm(ctx, client); err != nil {
+			return err
+		}
+		calls := &timed{server: s, cpu: make(map[string][]time.Duration)}
+		client.AddHook(calls)
+		tenant := throttle.PerMinute(max(1, int64(2*60*campaignRate/of.tenants)))
+		th, err := open(client, "campaign", limits{tenant}, limits{throttle.PerSecond(campaignRate)}, nil)
+		if err != nil {
+			return err
+		}
+		l := &line{throttle: th, driver: th.Driver(), tenants: of.tenants, plan: true}
+		before, err := s.memory(ctx, "used_memory:")
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := l.fill(ctx, of.jobs); err != nil {
+			return err
+		}
+		is.perSecond = float64(of.jobs) / time.Since(began).Seconds()
+		is.planned = calls.take("reserve", of.jobs)
+		started := min(of.jobs, campaignRate*campaignSeconds)
+		if err := l.run(ctx, started); err != nil {
+			return err
+		}
+		is.pulled, is.redeemed = calls.take("pull", started), calls.take("reserve", started)
+		peak, err := s.memory(ctx, "used_memory_peak:")
+		is.peak = peak - before
+		return err
+	})
+	return is, err
+}
+
+// warm has a server load the scripts, whose memory is not of any job.
+func warm(ctx context.Context, client *redis.Client) error {
+	th, err := open(client, "warm", nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err := ask(ctx, th, job("first", "another")); err != nil {
+		return err
+	}
+	_, err = th.Driver().Pull(ctx)
+	return err
+}
+
+// run pulls and redeems as one process of the package worker does, until so many jobs have started.
+func (l *line) run(ctx context.Context, jobs int) error {
+	var booked []booking
+	for jobs > 0 {
+		pulled, err := l.driver.Pull(ctx)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		for _, r := range slices.Concat(pulled.Booked, pulled.Overdue) {
+			booked = append(booked, bookingOf(r))
+		}
+		var started int
+		if started, booked, err = l.redeem(ctx, booked); err != nil {
+			return err
+		}
+		if jobs -= started; pulled.Full {
+			continue
+		}
+		if err := sleep(ctx, pullsApart-time.Since(began)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// booking is a job that has a slot.
+type booking struct {
+	job  throttle.Job
+	slot time.Time // by the local clock
+}
+
+func bookingOf(r throttle.Reservation) booking {
+	return booking{job(r.Job.ID, r.Job.Keys["tenant"]), time.Now().Add(r.Delay())}
+}
+
+// redeem asks for the jobs whose slots have come, and returns how many of them have started, and who is still booked.
+func (l *line) redeem(ctx context.Context, booked []booking) (started int, ahead []booking, err error) {
+	var due []throttle.Job
+	for _, one := range booked {
+		if time.Until(one.slot) > 0 {
+			ahead = append(ahead, one)
+		} else {
+			due = append(due, one.job)
+		}
+	}
+	for _, answer := range l.throttle.ReserveAll(ctx, due) {
+		switch {
+		case answer.Err != nil:
+			return 0, nil, answer.Err
+		case answer.Reservation.Outcome == throttle.Granted:
+			started++
+		case answer.Reservation.Outcome == throttle.Booked:
+			ahead = append(ahead, bookingOf(answer.Reservation))
+		}
+	}
+	return started, ahead, nil
+}
+
+// withAsynq plans a campaign with asynq, which has a server of its own: what each of the two needs for a waiting job.
+func (b *bench) withAsynq(ctx context.Context, of campaign) error {
+	return twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
+		th, err := open(decide, "campaign", nil, limits{throttle.Per(1, time.Hour)}, nil)
+		if err != nil {
+			return err
+		}
+		client, err := worker.NewClient(th, work, tenantJob, nil)
+		if err != nil {
+			return err
+		}
+		all := make([]*asynq.Task, of.jobs)
+		for i := range all {
+			all[i] = tenantTask(i)
+		}
+		var own, other spent
+		var ownBytes, otherBytes float64
+		ownBytes, _, err = used(ctx, limiter, func() error {
+			otherBytes, _, err = used(ctx, queue, func() error {
+				own, err = limiter.during(ctx, func() error {
+					other, err = queue.during(ctx, func() error {
+						_, err := client.EnqueueAll(ctx, all)
+						return err
+					})
+					return err
+				})
+				return err
+			})
+			return err
+		})
+		n := float64(of.jobs)
+		b.say("%d tasks without payload, planned by EnqueueAll: the throttle's server has %.0f bytes of each and takes "+
+			"%.0f µs of CPU, asynq's server %.0f bytes and %.0f µs", of.jobs, ownBytes/n, micros(own.cpu)/n, otherBytes/n,
+			micros(other.cpu)/n)
+		return err
+	})
+}

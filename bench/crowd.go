@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The limits of a crowd, and the lanes over which its jobs go in turn.
+const (
+	crowdLimit = 500 // a second, of all; a lane's is twice its part
+	crowdLanes = 20
+)
+
+// pullsAnyway is how often a process pulls when nothing is due, as in the package worker.
+const pullsAnyway = 500 * time.Millisecond
+
+// crowd is many processes, which share a throttle and have no other load. A waiting job comes at its slot to the next
+// process in turn, as from a queue that all of them take jobs from.
+type crowd struct {
+	processes []*process
+	fail      context.CancelCauseFunc
+	running   sync.WaitGroup
+
+	next, started atomic.Int64
+	calls         callCount
+}
+
+// callCount is a hook of go-redis that counts calls of scripts.
+type callCount struct {
+	passing
+	reserves, pulls atomic.Int64
+}
+
+// ProcessHook counts a call of a script.
+func (c *callCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		switch scriptOf(command) {
+		case "reserve":
+			c.reserves.Add(1)
+		case "pull":
+			c.pulls.Add(1)
+		}
+		return next(ctx, command)
+	}
+}
+
+// process is a throttle with a client of its own.
+type process struct {
+	crowd    *crowd
+	client   *redis.Client
+	throttle *throttle.Throttle
+	driver   throttle.Driver
+}
+
+// situations are what a crowd has to do.
+var situations = []struct {
+	name      string
+	perSecond int  // new jobs of all processes
+	paused    bool // a job waits for a pause of an hour to end
+}{
+	{"nothing waits", 0, false},
+	{"a job waits for an hour", 0, true},
+	{"half the limit", crowdLimit / 2, false},
+	{"one and a half of the limit", crowdLimit * 3 / 2, false},
+}
+
+// crowds measures few processes and many, in each situation.
+func crowds(ctx context.Context, b *bench) error {
+	length := max(time.Second/2, time.Duration(b.jobs)*4*time.Millisecond)
+	b.say("processes with a client each, %d hot lanes, %d/1s for all and %d/1s per tenant, for %s; of the server:", crowdLanes,
+		crowdLimit, 2*crowdLimit/crowdLanes, length)
+	b.say("  %-28s %9s %9s %9s %9s %9s %9s %9s", "new jobs", "processes", "starts/s", "reserves", "pulls", "calls/job",
+		"CPU µs/job", "of a core")
+	idle := make(map[int]float64)
+	for _, of := range situations {
+		for _, processes := range []int{5, 50} {
+			is, err := crowdIn(ctx, processes, of.perSecond, of.paused, length)
+			if err != nil {
+				return fmt.Errorf("%d processes, %s: %w", processes, of.name, err)
+			}
+			b.say("  %-28s %9d %9.0f %7.0f/s %7.0f/s %9s %9s %7.1f %%", of.name, processes, is.starts, is.reserves, is.pulls,
+				perStart(is.reserves+is.pulls, is.starts, 2), perStart(1e6*is.part, is.starts, 0), 100*is.part)
+			if of.paused {
+				idle[processes] = is.part
+			}
+		}
+	}
+	b.most("part of a core for the pulls of 50 processes while nothing is due", idle[50], 0.1)
+	return nil
+}
+
+// perStart is a figure of a job, where jobs start.
+func perStart(all, starts float64, digits int) string {
+	if starts == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(all/starts, 'f', digits, 64)
+}
+
+// crowdFigures are of a second.
+type crowdFigures struct{ starts, reserves, pulls, part float64 } // part: of a core of the server
+
+// crowdIn runs a crowd for a second, and then measures for some time.
+func crowdIn(ctx context.Context, processes, perSecond int, paused bool, length time.Duration) (is crowdFigures, err error) {
+	err = withServer(ctx, func(s *server) error {
+		ctx, fail := context.WithCancelCause(ctx)
+		c := &crowd{fail: fail}
+		defer func() {
+			fail(context.Canceled)
+			c.running.Wait()
+			for _, p := range c.processes {
+				_ = p.client.Close() // nothing is lost with it
+			}
+		}()
+		for range processes {
+			if err := c.add(s); err != nil {
+				return err
+			}
+		}
+		if paused {
+			if err := c.pause(ctx); err != nil {
+				return err
+			}
+		}
+		c.start(ctx, perSecond)
+		if err := sleep(ctx, time.Second); err != nil {
+			return context.Cause(ctx)
+		}
+		starts, reserves, pulls := c.started.Load(), c.calls.reserves.Load(), c.calls.pulls.Load()
+		spent, err := s.during(ctx, func() error { return sleep(ctx, length) })
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		took := spent.took.Seconds()
+		is = crowdFigures{float64(c.started.Load()-starts) / took, float64(c.calls.reserves.Load()-reserves) / took,
+			float64(c.calls.pulls.Load()-pulls) / took, spent.cpu.Seconds() / took}
+		return err
+	})
+	return is, err
+}
+
+// add adds a process.
+func (c *crowd) add(s *server) error {
+	client := s.client()
+	client.AddHook(&c.calls)
+	p := &process{crowd: c, client: client}
+	c.processes = append(c.processes, p)
+	th, err := open(client, "crowd", limits{throttle.PerSecond(2 * crowdLimit / crowdLanes)},
+		limits{throttle.PerSecond(crowdLimit)}, nil)
+	if err != nil {
+		return err
+	}
+	p.throttle, p.driver = th, th.Driver()
+	return nil
+}
+
+// pause lets a job wait for the end of a pause.
+func (c *crowd) pause(ctx context.Context) error {
+	th := c.processes[0].throttle
+	_, err := inspect.New(th).Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour))
+	if err == nil {
+		_, err = th.Reserve(ctx, job("waits", "t0"))
+	}
+	return err
+}
+
+// start has every process pull, and jobs come.
+func (c *crowd) start(ctx context.Context, perSecond int) {
+	for _, p := range c.processes {
+		c.running.Go(func() { p.pullOnAndOn(ctx) })
+	}
+	if perSecond == 0 {
+		return
+	}
+	c.running.Go(func() {
+		began := time.Now()
+		for n := 0; ; n++ {
+			if sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(perSecond)))) != nil {
+				return
+			}
+			c.running.Go(func() { c.ask(ctx, job("job-"+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))) })
+		}
+	})
+}
+
+// ask has the next process ask for a job, again at each slot that it gets.
+func (c *crowd) ask(ctx context.Context, j throttle.Job) {
+	for {
+		p := c.processes[c.next.Add(1)%int64(len(c.processes))]
+		r, err := p.throttle.Reserve(ctx, j)
+		switch {
+		case err != nil:
+			c.failed(ctx, err)
+			return
+		case r.Outcome == throttle.Granted:
+			c.started.Add(1)
+			return
+		case r.Outcome == throttle.Waiting: // a pull will bring it
+			return
+		}
+		if sleep(ctx, r.Delay()) != nil {
+			return
+		}
+	}
+}
+
+// pullOnAndOn pulls as the package worker does: when the line is due, at most every 50 to 60 ms.
+func (p *process) pullOnAndOn(ctx context.Context) {
+	var last time.Time
+	for {
+		due := p.driver.Due()
+		if time.Since(last) < pullsAnyway && (due.IsZero() || time.Until(due) > 0) {
+			if sleep(ctx, pullsApart+rand.N(pullsApart/5)) != nil {
+				return
+			}
+			continue
+		}
+		last = time.Now()
+		pulled, err := p.driver.Pull(ctx)
+		if err != nil {
+			p.crowd.failed(ctx, err)
+			return
+		}
+		for _, r := range slices.Concat(pulled.Booked, pulled.Overdue) {
+			p.crowd.running.Go(func() {
+				if sleep(ctx, r.Delay()) == nil {
+					p.crowd.ask(ctx, job(r.Job.ID, r.Job.Keys["tenant"]))
+				}
+			})
+		}
+		if !pulled.Full && sleep(ctx, pullsApart+rand.N(pullsApart/5)) != nil {
+			return
+		}
+	}
+}
+
+// failed ends the crowd, unless it has ended.
+func (c *crowd) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		c.fail(err)
+	}
+}
