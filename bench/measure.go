@@ -30,6 +30,11 @@ func startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return watch(ctx, process)
+}
+
+// watch returns a server of a process, which it closes if that fails.
+func watch(ctx context.Context, process *redistest.Server) (*server, error) {
 	s := &server{Server: process, control: redis.NewClient(&redis.Options{Addr: process.Addr, PoolSize: 2})}
 	info, err := s.control.Info(ctx, "server").Result()
 	if err != nil {

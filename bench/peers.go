@@ -84,7 +84,7 @@ func reserve(client *redis.Client, row string, tenant, global limits) (limiter, 
 
 // open returns a throttle of tenants and all of them together, with a timeout that a
 // disturbed machine does not meet.
-func open(client *redis.Client, name string, tenant, global limits,
+func open(client redis.UniversalClient, name string, tenant, global limits,
 	opts *throttle.Options) (*throttle.Throttle, error) {
 	if opts == nil {
 		opts = &throttle.Options{}

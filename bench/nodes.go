@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The nodes of a Cluster, its throttles, two on each node, and the goroutines that ask them.
+const (
+	clusterNodes     = 4
+	clusterThrottles = 2 * clusterNodes
+	clusterAskers    = 4 * clusterThrottles
+	clusterSlots     = 16384
+)
+
+// nodes compares throttles on one server with as many on a Cluster's nodes, also while their slots are moved.
+func nodes(ctx context.Context, b *bench) error {
+	b.say("%d throttles, %d goroutines, decisions with room; of all servers:", clusterThrottles, clusterAskers)
+	b.say("  %-28s %12s %12s %12s  %s", "", "decisions/s", "CPU µs each", "cores", "of them by node")
+	var alone load
+	err := withServer(ctx, func(s *server) error {
+		client := s.client()
+		defer client.Close() //nolint:errcheck // nothing is lost with it
+		names := make([]string, clusterThrottles)
+		for i := range names {
+			names[i] = "node-" + strconv.Itoa(i)
+		}
+		all, err := throttlesOn(ctx, client, names)
+		if err != nil {
+			return err
+		}
+		alone, err = all.ask(ctx, []*server{s}, b.calls)
+		b.sayLoad("one server", alone)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return withCluster(ctx, func(c *cluster) error {
+		names, err := c.names(ctx)
+		if err != nil {
+			return err
+		}
+		all, err := throttlesOn(ctx, c.client, names)
+		if err != nil {
+			return err
+		}
+		spread, err := all.ask(ctx, c.nodes, b.calls)
+		if err != nil {
+			return err
+		}
+		b.sayLoad(strconv.Itoa(clusterNodes)+" nodes", spread)
+		b.most("CPU of a decision on nodes to one server", spread.cpu/alone.cpu, 1.3)
+		if err := b.moveSlots(ctx, c, all); err != nil {
+			return err
+		}
+		return b.moveBacklog(ctx, c)
+	})
+}
+
+func (b *bench) sayLoad(name string, is load) {
+	b.say("  %-28s %12.0f %12.1f %12.2f  %.2f", name, is.perSecond, is.cpu, sum(is.cores), is.cores)
+}
+
+// throttles are asked at the same time.
+type throttles struct {
+	all   []*throttle.Throttle
+	mu    sync.Mutex
+	asked int
+	away  map[string]int // how often Redis could not decide, by the failure
+}
+
+// throttlesOn makes throttles, and lets each decide once.
+func throttlesOn(ctx context.Context, client redis.UniversalClient, names []string) (*throttles, error) {
+	ts := &throttles{away: make(map[string]int)}
+	for _, name := range names {
+		th, err := throttle.New(name, client, []throttle.Scope{
+			{Name: "tenant", Limits: limits{throttle.PerMinute(globalUnits)}},
+			{Name: throttle.Global, Limits: limits{throttle.PerMinute(globalUnits)}},
+		}, &throttle.Options{Timeout: 20 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		if err := ask(ctx, th, job("first", "tenant-0")); err != nil {
+			return nil, err
+		}
+		ts.all = append(ts.all, th)
+	}
+	return ts, nil
+}
+
+// load is what decisions took.
+type load struct {
+	perSecond, cpu float64   // cpu: µs of the servers per decision
+	cores          []float64 // of each server, the part of a core that it took
+	slowest        time.Duration
+}
+
+// ask has each throttle decide for so many jobs.
+func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is load, err error) {
+	before, err := cpuOf(ctx, servers)
+	if err != nil {
+		return is, err
+	}
+	from, n, began := ts.asked, each*len(ts.all), time.Now()
+	ts.asked += n
+	took, err := together(n, clusterAskers, func(i int) error {
+		return ts.untilDecided(ctx, ts.all[i%len(ts.all)], job("job-"+strconv.Itoa(from+i), tenantOf(i)))
+	})
+	if err != nil {
+		return is, err
+	}
+	lasted := time.Since(began).Seconds()
+	after, err := cpuOf(ctx, servers)
+	is = load{perSecond: float64(n) / lasted, slowest: slices.Max(took)}
+	for i := range servers {
+		is.cores = append(is.cores, (after[i]-before[i]).Seconds()/lasted)
+	}
+	is.cpu = 1e6 * sum(is.cores) / is.perSecond
+	return is, err
+}
+
+// cpuOf is the CPU time of each server so far.
+func cpuOf(ctx context.Context, servers []*server) ([]time.Duration, error) {
+	all := make([]time.Duration, len(servers))
+	for i, s := range servers {
+		var err error
+		if all[i], err = s.cpu(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func sum(values []float64) (all float64) {
+	for _, value := range values {
+		all += value
+	}
+	return all
+}
+
+// untilDecided asks again, with the nonce of the answer that says so, as long as Redis cannot decide.
+func (ts *throttles) untilDecided(ctx context.Context, th *throttle.Throttle, j throttle.Job) error {
+	for {
+		err := ask(ctx, th, j)
+		var away *throttle.UnavailableError
+		if !errors.As(err, &away) {
+			return err
+		}
+		ts.mu.Lock()
+		ts.away[away.Failure]++
+		ts.mu.Unlock()
+		j.Nonce = away.Nonce
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// moveSlots moves the throttles' slots from node to node while they decide.
+func (b *bench) moveSlots(ctx context.Context, c *cluster, ts *throttles) error {
+	moving, stop := context.WithCancel(ctx)
+	var moves []time.Duration
+	var failed error
+	var mover sync.WaitGroup
+	mover.Go(func() {
+		for i := 0; moving.Err() == nil && failed == nil; i++ {
+			var took time.Duration
+			if took, failed = c.move(ctx, ts.all[i%len(ts.all)].Name()); failed == nil {
+				moves = append(moves, took)
+			}
+		}
+	})
+	is, err := ts.ask(ctx, c.nodes, b.calls)
+	stop()
+	mover.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	slices.Sort(moves)
+	b.sayLoad("slots are moved meanwhile", is)
+	b.say("%d moves of a slot, %.1f ms each (median), %.1f ms (longest); undecided askings, which were asked again: %v of %d; "+
+		"the longest decision %.0f ms", len(moves), micros(percentile(moves, 0.5))/1000, micros(moves[len(moves)-1])/1000,
+		ts.away, b.calls*len(ts.all), micros(is.slowest)/1000)
+	return nil
+}
+
+// moveBacklog moves a throttle with many jobs in line.
+func (b *bench) moveBacklog(ctx context.Context, c *cluster) error {
+	th, err := open(c.client, "backlog", nil, limits{throttle.Per(1, time.Hour)}, nil)
+	if err != nil {
+		return err
+	}
+	l := &line{throttle: th, tenants: 50}
+	if err := l.fill(ctx, b.waiting); err != nil {
+		return err
+	}
+	took, err := c.move(ctx, th.Name())
+	b.say("a slot with %d waiting jobs of %d tenants is moved in %.0f ms", b.waiting, l.tenants, micros(took)/1000)
+	return err
+}
+
+// cluster is a Redis Cluster of a section's own.
+type cluster struct {
+	*redistest.Cluster
+	nodes  []*server
+	client *redis.ClusterClient
+}
+
+// withCluster runs f with a Cluster of its own.
+func withCluster(ctx context.Context, f func(c *cluster) error) error {
+	launched, err := redistest.LaunchCluster(clusterNodes)
+	if err != nil {
+		return err
+	}
+	c := &cluster{Cluster: launched}
+	defer func() {
+		for _, node := range c.nodes {
+			_ = node.control.Close() // nothing is lost with it
+		}
+		_ = c.Close() // nor with these
+	}()
+	for _, node := range launched.Nodes {
+		s, err := watch(ctx, node)
+		if err != nil {
+			return err
+		}
+		c.nodes = append(c.nodes, s)
+	}
+	client, err := connect.Open("redis-cluster://" + strings.Join(c.Addrs(), ","))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	c.client, _ = client.(*redis.ClusterClient)
+	return f(c)
+}
+
+// names are those of throttles of which two lie on each node, in turn.
+func (c *cluster) names(ctx context.Context) ([]string, error) {
+	names := make([]string, clusterThrottles)
+	for n, missing := 0, clusterThrottles; missing > 0; n++ {
+		name := "node-" + strconv.Itoa(n)
+		slot, err := c.slot(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for i := slot * clusterNodes / clusterSlots; i < clusterThrottles; i += clusterNodes {
+			if names[i] == "" {
+				names[i] = name
+				missing--
+				break
+			}
+		}
+	}
+	return names, nil
+}
+
+// slot is the slot of a throttle.
+func (c *cluster) slot(ctx context.Context, name string) (int, error) {
+	slot, err := c.client.ClusterKeySlot(ctx, "{"+name+"}").Result()
+	return int(slot), err
+}
+
+// move moves a throttle's slot from its node to the next, and says how long that took.
+func (c *cluster) move(ctx context.Context, name string) (time.Duration, error) {
+	slot, err := c.slot(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	owner, err := c.client.MasterForKey(ctx, "{"+name+"}")
+	if err != nil {
+		return 0, err
+	}
+	at := owner.Options().Addr
+	from := slices.IndexFunc(c.Nodes, func(node *redistest.Server) bool { return node.Addr == at })
+	if from < 0 {
+		return 0, fmt.Errorf("%s is none of the nodes", at)
+	}
+	m := redistest.Migration{Cluster: c.Cluster, Slot: slot, From: c.Nodes[from], To: c.Nodes[(from+1)%clusterNodes]}
+	began := time.Now()
+	err = m.Run()
+	return time.Since(began), err
+}
