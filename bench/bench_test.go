@@ -37,6 +37,8 @@ func TestSections(t *testing.T) {
 		{"sizes", false, []string{"1,000,000 a month", "redis_rate, asked once", "bytes of a scope key"}},
 		{"waiting", false, steps},
 		{"memory", false, []string{"a waiting job takes", "bytes of a quiet tenant"}},
+		{"scale", false, []string{"planned by EnqueueAll", "one and a half of the limit", "4 nodes",
+			"slots are moved meanwhile", "a slot with 1000 waiting jobs"}},
 		{"tasks", false, []string{"tasks/s of bare asynq"}},
 		{"plan", false, []string{"planned by one EnqueueAll"}},
 		{"drain", false, []string{"sub-windows of a hundredth", "exact", "asynq's recipe",
@@ -77,6 +79,73 @@ func TestSettings(t *testing.T) {
 		if err := setting.run(t.Context(), &bench{options: small}, server.Client(t)); err != nil {
 			t.Errorf("%s: %v", setting.name, err)
 		}
+	}
+}
+
+// A campaign is planned and redeemed in full calls, and its jobs take memory.
+func TestCampaign(t *testing.T) {
+	redistest.Shared(t)
+	is, err := campaign{jobs: 640, tenants: 10}.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is.peak < 100*640 || is.peak > 1e7 {
+		t.Errorf("640 jobs take %.0f bytes", is.peak)
+	}
+	if calls := is.planned.calls * 640; calls != 10 {
+		t.Errorf("640 jobs were planned in %v calls, want 10", calls)
+	}
+	for name, stage := range map[string]stage{"planned": is.planned, "pulled": is.pulled, "redeemed": is.redeemed} {
+		if stage.cpu <= 0 || stage.longest <= 0 || stage.calls < 10.0/640 || stage.calls > 1 {
+			t.Errorf("%s: got %+v", name, stage)
+		}
+	}
+}
+
+// The jobs of a crowd start in every situation in which jobs come, and with room each asks once.
+func TestCrowd(t *testing.T) {
+	redistest.Shared(t)
+	for _, of := range situations {
+		is, err := crowdIn(t.Context(), 3, of.perSecond, of.paused, 300*time.Millisecond)
+		if err != nil {
+			t.Fatalf("%s: %v", of.name, err)
+		}
+		if (of.perSecond > 0) != (is.starts > 0) || (of.perSecond > 0) != (is.reserves > 0) {
+			t.Errorf("%s: got %+v", of.name, is)
+		}
+	}
+}
+
+// Two throttles lie on each node, and one that is moved lies on the next.
+func TestThrottlesOnNodes(t *testing.T) {
+	redistest.Shared(t)
+	err := withCluster(t.Context(), func(c *cluster) error {
+		names, err := c.names(t.Context())
+		if err != nil {
+			return err
+		}
+		if _, err := throttlesOn(t.Context(), c.client, names); err != nil {
+			return err
+		}
+		lies := func(i, node int) {
+			keys, err := c.nodes[node].control.Keys(t.Context(), "thr:{"+names[i]+"}*").Result()
+			if err != nil || len(keys) == 0 {
+				t.Errorf("throttle %d has no keys on node %d: %v", i, node, err)
+			}
+		}
+		for i := range names {
+			lies(i, i%clusterNodes)
+		}
+		for to := 1; to <= clusterNodes; to++ {
+			if _, err := c.move(t.Context(), names[0]); err != nil {
+				return err
+			}
+			lies(0, to%clusterNodes)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,9 +34,9 @@ func campaigns(ctx context.Context, b *bench) error {
 		all = append(all, campaign{huge, few}, campaign{huge, many}, campaign{huge, b.waiting})
 	}
 	most := campaign{all[len(all)-1].jobs, many}
-	b.say("campaigns, planned while the throttle is paused; then one process runs the first %d s under %d/1s for all", campaignSeconds,
-		campaignRate)
-	b.say("and twice a tenant's part of that per minute; no asynq; CPU of the server per job, calls of up to 64 jobs:")
+	b.say("campaigns, planned while the throttle is paused; then one process runs the first %d s under %d/1s for all",
+		campaignSeconds, campaignRate)
+	b.say("and twice a tenant's part of that per minute; no asynq; one run each, CPU of the server per job, calls of up to 64 jobs:")
 	b.say("  %9s %8s %8s %9s %22s %22s %22s %9s %9s", "jobs", "tenants", "peak MB", "bytes/job", "planned: µs  calls   ms",
 		"pulled: µs  calls   ms", "redeemed: µs  calls ms", "µs in all", "jobs/s")
 	cost := make(map[campaign]float64)

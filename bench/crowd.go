@@ -78,7 +78,7 @@ var situations = []struct {
 
 // crowds measures few processes and many, in each situation.
 func crowds(ctx context.Context, b *bench) error {
-	length := max(time.Second/2, time.Duration(b.jobs)*4*time.Millisecond)
+	length := time.Duration(b.jobs) * 4 * time.Millisecond
 	b.say("processes with a client each, %d hot lanes, %d/1s for all and %d/1s per tenant, for %s; of the server:", crowdLanes,
 		crowdLimit, 2*crowdLimit/crowdLanes, length)
 	b.say("  %-28s %9s %9s %9s %9s %9s %9s %9s", "new jobs", "processes", "starts/s", "reserves", "pulls", "calls/job",
@@ -112,7 +112,7 @@ func perStart(all, starts float64, digits int) string {
 // crowdFigures are of a second.
 type crowdFigures struct{ starts, reserves, pulls, part float64 } // part: of a core of the server
 
-// crowdIn runs a crowd for a second, and then measures for some time.
+// crowdIn runs a crowd for a second, or as long as it then measures if that is less.
 func crowdIn(ctx context.Context, processes, perSecond int, paused bool, length time.Duration) (is crowdFigures, err error) {
 	err = withServer(ctx, func(s *server) error {
 		ctx, fail := context.WithCancelCause(ctx)
@@ -135,7 +135,7 @@ func crowdIn(ctx context.Context, processes, perSecond int, paused bool, length 
 			}
 		}
 		c.start(ctx, perSecond)
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := sleep(ctx, min(length, time.Second)); err != nil {
 			return context.Cause(ctx)
 		}
 		starts, reserves, pulls := c.started.Load(), c.calls.reserves.Load(), c.calls.pulls.Load()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,7 +176,7 @@ func (b *bench) moveSlots(ctx context.Context, c *cluster, ts *throttles) error 
 	var failed error
 	var mover sync.WaitGroup
 	mover.Go(func() {
-		for i := 0; moving.Err() == nil && failed == nil; i++ {
+		for i := 0; failed == nil && (i == 0 || moving.Err() == nil); i++ {
 			var took time.Duration
 			if took, failed = c.move(ctx, ts.all[i%len(ts.all)].Name()); failed == nil {
 				moves = append(moves, took)
@@ -218,6 +217,7 @@ type cluster struct {
 	*redistest.Cluster
 	nodes  []*server
 	client *redis.ClusterClient
+	moved  map[int]int // the nodes of the slots that were moved
 }
 
 // withCluster runs f with a Cluster of its own.
@@ -226,7 +226,7 @@ func withCluster(ctx context.Context, f func(c *cluster) error) error {
 	if err != nil {
 		return err
 	}
-	c := &cluster{Cluster: launched}
+	c := &cluster{Cluster: launched, moved: make(map[int]int)}
 	defer func() {
 		for _, node := range c.nodes {
 			_ = node.control.Close() // nothing is lost with it
@@ -258,7 +258,7 @@ func (c *cluster) names(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := slot * clusterNodes / clusterSlots; i < clusterThrottles; i += clusterNodes {
+		for i := c.nodeOf(slot); i < clusterThrottles; i += clusterNodes {
 			if names[i] == "" {
 				names[i] = name
 				missing--
@@ -267,6 +267,14 @@ func (c *cluster) names(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// nodeOf is the node on which a slot lies.
+func (c *cluster) nodeOf(slot int) int {
+	if node, is := c.moved[slot]; is {
+		return node
+	}
+	return slot * clusterNodes / clusterSlots
 }
 
 // slot is the slot of a throttle.
@@ -281,17 +289,11 @@ func (c *cluster) move(ctx context.Context, name string) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
-	owner, err := c.client.MasterForKey(ctx, "{"+name+"}")
-	if err != nil {
-		return 0, err
-	}
-	at := owner.Options().Addr
-	from := slices.IndexFunc(c.Nodes, func(node *redistest.Server) bool { return node.Addr == at })
-	if from < 0 {
-		return 0, fmt.Errorf("%s is none of the nodes", at)
-	}
-	m := redistest.Migration{Cluster: c.Cluster, Slot: slot, From: c.Nodes[from], To: c.Nodes[(from+1)%clusterNodes]}
+	from := c.nodeOf(slot)
+	to := (from + 1) % clusterNodes
+	m := redistest.Migration{Cluster: c.Cluster, Slot: slot, From: c.Nodes[from], To: c.Nodes[to]}
 	began := time.Now()
 	err = m.Run()
+	c.moved[slot] = to
 	return time.Since(began), err
 }
