@@ -37,7 +37,7 @@ func TestSections(t *testing.T) {
 		{"sizes", false, []string{"1,000,000 a month", "redis_rate, asked once", "bytes of a scope key"}},
 		{"waiting", false, steps},
 		{"memory", false, []string{"a waiting job takes", "bytes of a quiet tenant"}},
-		{"scale", false, []string{"planned by EnqueueAll", "one and a half of the limit", "4 nodes",
+		{"scale", false, []string{"planned by EnqueueAll", "the limit, behind a backlog", "4 nodes",
 			"slots are moved meanwhile", "a slot with 1000 waiting jobs"}},
 		{"tasks", false, []string{"tasks/s of bare asynq"}},
 		{"plan", false, []string{"planned by one EnqueueAll"}},
@@ -106,7 +106,7 @@ func TestCampaign(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	redistest.Shared(t)
 	for _, of := range situations {
-		is, err := crowdIn(t.Context(), 3, of.perSecond, of.paused, 300*time.Millisecond)
+		is, err := crowdIn(t.Context(), 3, of, 800*time.Millisecond)
 		if err != nil {
 			t.Fatalf("%s: %v", of.name, err)
 		}

@@ -64,16 +64,19 @@ type process struct {
 	driver   throttle.Driver
 }
 
-// situations are what a crowd has to do.
-var situations = []struct {
+// situation is what a crowd has to do.
+type situation struct {
 	name      string
 	perSecond int  // new jobs of all processes
-	paused    bool // a job waits for a pause of an hour to end
-}{
-	{"nothing waits", 0, false},
-	{"a job waits for an hour", 0, true},
-	{"half the limit", crowdLimit / 2, false},
-	{"one and a half of the limit", crowdLimit * 3 / 2, false},
+	waiting   int  // jobs that wait at the start
+	paused    bool // all is paused for an hour
+}
+
+var situations = []situation{
+	{"none, nothing waits", 0, 0, false},
+	{"none, a job waits an hour", 0, 1, true},
+	{"half the limit, with room", crowdLimit / 2, 0, false},
+	{"the limit, behind a backlog", crowdLimit, 4 * crowdLimit, false},
 }
 
 // crowds measures few processes and many, in each situation.
@@ -86,7 +89,7 @@ func crowds(ctx context.Context, b *bench) error {
 	idle := make(map[int]float64)
 	for _, of := range situations {
 		for _, processes := range []int{5, 50} {
-			is, err := crowdIn(ctx, processes, of.perSecond, of.paused, length)
+			is, err := crowdIn(ctx, processes, of, length)
 			if err != nil {
 				return fmt.Errorf("%d processes, %s: %w", processes, of.name, err)
 			}
@@ -113,7 +116,7 @@ func perStart(all, starts float64, digits int) string {
 type crowdFigures struct{ starts, reserves, pulls, part float64 } // part: of a core of the server
 
 // crowdIn runs a crowd for a second, or as long as it then measures if that is less.
-func crowdIn(ctx context.Context, processes, perSecond int, paused bool, length time.Duration) (is crowdFigures, err error) {
+func crowdIn(ctx context.Context, processes int, of situation, length time.Duration) (is crowdFigures, err error) {
 	err = withServer(ctx, func(s *server) error {
 		ctx, fail := context.WithCancelCause(ctx)
 		c := &crowd{fail: fail}
@@ -129,12 +132,10 @@ func crowdIn(ctx context.Context, processes, perSecond int, paused bool, length 
 				return err
 			}
 		}
-		if paused {
-			if err := c.pause(ctx); err != nil {
-				return err
-			}
+		if err := c.prepare(ctx, of); err != nil {
+			return err
 		}
-		c.start(ctx, perSecond)
+		c.start(ctx, of.perSecond)
 		if err := sleep(ctx, min(length, time.Second)); err != nil {
 			return context.Cause(ctx)
 		}
@@ -166,14 +167,30 @@ func (c *crowd) add(s *server) error {
 	return nil
 }
 
-// pause lets a job wait for the end of a pause.
-func (c *crowd) pause(ctx context.Context) error {
+// prepare pauses all, and lets jobs come before the others.
+func (c *crowd) prepare(ctx context.Context, of situation) error {
 	th := c.processes[0].throttle
-	_, err := inspect.New(th).Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour))
-	if err == nil {
-		_, err = th.Reserve(ctx, job("waits", "t0"))
+	if of.paused {
+		if _, err := inspect.New(th).Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour)); err != nil {
+			return err
+		}
 	}
-	return err
+	jobs := make([]throttle.Job, of.waiting)
+	for n := range jobs {
+		jobs[n] = laneJob("waits-", n)
+	}
+	for _, answer := range th.ReserveAll(ctx, jobs) {
+		if answer.Err != nil {
+			return answer.Err
+		}
+		c.heed(ctx, answer.Reservation)
+	}
+	return nil
+}
+
+// laneJob is the n-th job, of the lanes in turn.
+func laneJob(prefix string, n int) throttle.Job {
+	return job(prefix+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))
 }
 
 // start has every process pull, and jobs come.
@@ -190,30 +207,40 @@ func (c *crowd) start(ctx context.Context, perSecond int) {
 			if sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(perSecond)))) != nil {
 				return
 			}
-			c.running.Go(func() { c.ask(ctx, job("job-"+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))) })
+			c.running.Go(func() { c.ask(ctx, laneJob("job-", n)) })
 		}
 	})
 }
 
-// ask has the next process ask for a job, again at each slot that it gets.
+// ask has the next process ask for a job.
 func (c *crowd) ask(ctx context.Context, j throttle.Job) {
-	for {
-		p := c.processes[c.next.Add(1)%int64(len(c.processes))]
-		r, err := p.throttle.Reserve(ctx, j)
-		switch {
-		case err != nil:
-			c.failed(ctx, err)
-			return
-		case r.Outcome == throttle.Granted:
-			c.started.Add(1)
-			return
-		case r.Outcome == throttle.Waiting: // a pull will bring it
-			return
-		}
-		if sleep(ctx, r.Delay()) != nil {
-			return
-		}
+	p := c.processes[c.next.Add(1)%int64(len(c.processes))]
+	r, err := p.throttle.Reserve(ctx, j)
+	if err != nil {
+		c.failed(ctx, err)
+		return
 	}
+	c.heed(ctx, r)
+}
+
+// heed counts a start, and lets a booked job ask at its slot. A pull will bring one that waits.
+func (c *crowd) heed(ctx context.Context, r throttle.Reservation) {
+	switch r.Outcome {
+	case throttle.Granted:
+		c.started.Add(1)
+	case throttle.Booked:
+		c.bring(ctx, r)
+	case throttle.Waiting:
+	}
+}
+
+// bring lets a job ask at its slot.
+func (c *crowd) bring(ctx context.Context, r throttle.Reservation) {
+	c.running.Go(func() {
+		if sleep(ctx, r.Delay()) == nil {
+			c.ask(ctx, job(r.Job.ID, r.Job.Keys["tenant"]))
+		}
+	})
 }
 
 // pullOnAndOn pulls as the package worker does: when the line is due, at most every 50 to 60 ms.
@@ -234,11 +261,7 @@ func (p *process) pullOnAndOn(ctx context.Context) {
 			return
 		}
 		for _, r := range slices.Concat(pulled.Booked, pulled.Overdue) {
-			p.crowd.running.Go(func() {
-				if sleep(ctx, r.Delay()) == nil {
-					p.crowd.ask(ctx, job(r.Job.ID, r.Job.Keys["tenant"]))
-				}
-			})
+			p.crowd.bring(ctx, r)
 		}
 		if !pulled.Full && sleep(ctx, pullsApart+rand.N(pullsApart/5)) != nil {
 			return
