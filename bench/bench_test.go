@@ -183,7 +183,7 @@ func BenchmarkDecision(b *testing.B) {
 func TestStrict(t *testing.T) {
 	before := sections
 	t.Cleanup(func() { sections = before })
-	sections = []section{{"one", "that misses its goal", func(_ context.Context, b *bench) error {
+	sections = []section{{name: "one", about: "that misses its goal", run: func(_ context.Context, b *bench) error {
 		b.most("what", 2, 1)
 		return nil
 	}}}
@@ -209,6 +209,10 @@ func TestStrict(t *testing.T) {
 	o.only = "nothing of the kind"
 	if err := run(t.Context(), new(strings.Builder), o); err == nil || errors.Is(err, errMissed) {
 		t.Errorf("got %v", err)
+	}
+	sections[0].alone = true
+	if err := run(t.Context(), new(strings.Builder), small); err == nil {
+		t.Error("a section ran that no flag selects")
 	}
 	o = small
 	o.calls = 0

@@ -34,29 +34,33 @@ func campaigns(ctx context.Context, b *bench) error {
 		all = append(all, campaign{huge, few}, campaign{huge, many}, campaign{huge, b.waiting})
 	}
 	most := campaign{all[len(all)-1].jobs, many}
-	b.say("campaigns, planned while the throttle is paused; then one process runs the first %d s under %d/1s for all",
+	b.say("campaigns are planned while the throttle is paused; then one process runs the first %d s under %d/1s for all",
 		campaignSeconds, campaignRate)
-	b.say("and twice a tenant's part of that per minute; no asynq; one run each, CPU of the server per job, calls of up to 64 jobs:")
-	b.say("  %9s %8s %8s %9s %22s %22s %22s %9s %9s", "jobs", "tenants", "peak MB", "bytes/job", "planned: µs  calls   ms",
-		"pulled: µs  calls   ms", "redeemed: µs  calls ms", "µs in all", "jobs/s")
+	b.say("and, per minute, twice a tenant's part of that. Without asynq, in calls of up to 64 jobs, one run each:")
+	b.say("")
+	b.say("| thousands of jobs | of tenants | MB at the peak | bytes per job | calls per job | µs of CPU per job " +
+		"| planned, pulled, redeemed | jobs/s of one core | longest call, ms of CPU |")
+	b.say("|---|---|---|---|---|---|---|---|---|")
 	cost := make(map[campaign]float64)
 	for _, of := range all {
 		is, err := of.run(ctx)
 		if err != nil {
 			return fmt.Errorf("%d jobs of %d tenants: %w", of.jobs, of.tenants, err)
 		}
-		b.say("  %9d %8d %8.1f %9.0f %s %s %s %9.0f %9.0f", of.jobs, of.tenants, is.peak/1e6, is.peak/float64(of.jobs),
-			is.planned, is.pulled, is.redeemed, is.cpu(), 1e6/is.cpu())
+		b.say("| %g | %g | %.1f | %.0f | %.3f | %.0f | %.0f, %.0f, %.0f | %.0f | %.1f |", float64(of.jobs)/1000,
+			float64(of.tenants)/1000, is.peak/1e6, is.peak/float64(of.jobs), is.calls(), is.cpu(), is.planned.cpu, is.pulled.cpu,
+			is.redeemed.cpu, 1e6/is.cpu(), micros(is.longest())/1000)
 		cost[of] = is.cpu()
 	}
-	b.most(fmt.Sprintf("CPU of a job of %d tenants, %d jobs to %d", many, most.jobs, many), cost[most]/cost[campaign{many, many}], 1.2)
+	b.say("")
+	b.most(fmt.Sprintf("CPU of a job of %d tenants, %d jobs to %d", many, most.jobs, many),
+		cost[most]/cost[campaign{many, many}], 1.5)
 	return b.withAsynq(ctx, campaign{many, few})
 }
 
 // costs are what a campaign took.
 type costs struct {
 	peak                      float64 // bytes of the server above those at the start
-	perSecond                 float64 // jobs that were planned
 	planned, pulled, redeemed stage
 }
 
@@ -64,10 +68,6 @@ type costs struct {
 type stage struct {
 	cpu, calls float64 // per job; cpu in µs of the server
 	longest    time.Duration
-}
-
-func (is stage) String() string {
-	return fmt.Sprintf("%9.1f %6.3f %5.1f", is.cpu, is.calls, micros(is.longest)/1000)
 }
 
 // take returns what the calls of a script took so many jobs, and forgets them.
@@ -84,6 +84,14 @@ func (t *timed) take(script string, jobs int) (is stage) {
 
 // cpu is what a job takes from its plan to its start.
 func (c costs) cpu() float64 { return c.planned.cpu + c.pulled.cpu + c.redeemed.cpu }
+
+// calls is how many calls of scripts a job takes.
+func (c costs) calls() float64 { return c.planned.calls + c.pulled.calls + c.redeemed.calls }
+
+// longest is the longest call of a script.
+func (c costs) longest() time.Duration {
+	return max(c.planned.longest, c.pulled.longest, c.redeemed.longest)
+}
 
 // run plans the campaign on a server of its own, and runs its first jobs.
 func (of campaign) run(ctx context.Context) (is costs, err error) {
@@ -105,11 +113,9 @@ func (of campaign) run(ctx context.Context) (is costs, err error) {
 		if err != nil {
 			return err
 		}
-		began := time.Now()
 		if err := l.fill(ctx, of.jobs); err != nil {
 			return err
 		}
-		is.perSecond = float64(of.jobs) / time.Since(began).Seconds()
 		is.planned = calls.take("reserve", of.jobs)
 		started := min(of.jobs, campaignRate*campaignSeconds)
 		if err := l.run(ctx, started); err != nil {

@@ -82,10 +82,11 @@ var situations = []situation{
 // crowds measures few processes and many, in each situation.
 func crowds(ctx context.Context, b *bench) error {
 	length := time.Duration(b.jobs) * 4 * time.Millisecond
-	b.say("processes with a client each, %d hot lanes, %d/1s for all and %d/1s per tenant, for %s; of the server:", crowdLanes,
-		crowdLimit, 2*crowdLimit/crowdLanes, length)
-	b.say("  %-28s %9s %9s %9s %9s %9s %9s %9s", "new jobs", "processes", "starts/s", "reserves", "pulls", "calls/job",
-		"CPU µs/job", "of a core")
+	b.say("jobs come to the processes in turn, to %d hot lanes, under %d/1s for all and %d/1s per tenant, for %s:",
+		crowdLanes, crowdLimit, 2*crowdLimit/crowdLanes, length)
+	b.say("")
+	b.say("| new jobs | processes | starts/s | reserves/s | pulls/s | calls per job | µs of CPU per job | %% of a core |")
+	b.say("|---|---|---|---|---|---|---|---|")
 	idle := make(map[int]float64)
 	for _, of := range situations {
 		for _, processes := range []int{5, 50} {
@@ -93,13 +94,14 @@ func crowds(ctx context.Context, b *bench) error {
 			if err != nil {
 				return fmt.Errorf("%d processes, %s: %w", processes, of.name, err)
 			}
-			b.say("  %-28s %9d %9.0f %7.0f/s %7.0f/s %9s %9s %7.1f %%", of.name, processes, is.starts, is.reserves, is.pulls,
+			b.say("| %s | %d | %.0f | %.0f | %.0f | %s | %s | %.1f |", of.name, processes, is.starts, is.reserves, is.pulls,
 				perStart(is.reserves+is.pulls, is.starts, 2), perStart(1e6*is.part, is.starts, 0), 100*is.part)
 			if of.paused {
 				idle[processes] = is.part
 			}
 		}
 	}
+	b.say("")
 	b.most("part of a core for the pulls of 50 processes while nothing is due", idle[50], 0.1)
 	return nil
 }

@@ -3,7 +3,8 @@
 //
 //	cd bench && go run .
 //
-// It prints as it goes, in sections that -only picks from; -list names them. Below
+// It prints as it goes, in sections that -only picks from; -list names them. The section
+// scale, which sizes a Redis, runs only if -only picks it. Below
 // each stand the figures that this project has set itself, and whether they are
 // reached. Rows take turns for several rounds, and a figure is the median of its rounds;
 // a ratio is the median of the ratios of rows that ran next to each other. The CPU time
@@ -105,22 +106,23 @@ func (o *options) takeFull() {
 type section struct {
 	name, about string
 	run         func(ctx context.Context, b *bench) error
+	alone       bool // runs only if -only selects it
 }
 
 var sections = []section{
-	{"decisions", "one decision with room, beside other limiters", decisions},
-	{"advance", "jobs of busy lanes, with units charged in advance and without", advance},
-	{"ledgers", "a decision under a long exact ledger, beside a short one", ledgers},
-	{"sizes", "full limits of few units and of many, beside redis_rate", sizesOfLimits},
-	{"waiting", "joining the line, pulling and redeeming, with many in line and with few", waiting},
-	{"longest", "the longest call of a script in bad settings", longest},
-	{"memory", "bytes and keys in Redis", memory},
-	{"scale", "what Redis needs by jobs, tenants, processes and nodes", sizing},
-	{"tasks", "asynq's tasks per second under limits that never bind", tasks},
-	{"plan", "enqueueing many tasks that are planned", plan},
-	{"drain", "a backlog of several tenants on asynq, beside asynq's own recipe", drain},
-	{"running", "a backlog under a limit on what runs at once, beside a window", running},
-	{"shaped", "large backlogs under one limit of all, beside bare asynq", shaped},
+	{name: "decisions", about: "one decision with room, beside other limiters", run: decisions},
+	{name: "advance", about: "jobs of busy lanes, with units charged in advance and without", run: advance},
+	{name: "ledgers", about: "a decision under a long exact ledger, beside a short one", run: ledgers},
+	{name: "sizes", about: "full limits of few units and of many, beside redis_rate", run: sizesOfLimits},
+	{name: "waiting", about: "joining the line, pulling and redeeming, with many in line and with few", run: waiting},
+	{name: "longest", about: "the longest call of a script in bad settings", run: longest},
+	{name: "memory", about: "bytes and keys in Redis", run: memory},
+	{name: "tasks", about: "asynq's tasks per second under limits that never bind", run: tasks},
+	{name: "plan", about: "enqueueing many tasks that are planned", run: plan},
+	{name: "drain", about: "a backlog of several tenants on asynq, beside asynq's own recipe", run: drain},
+	{name: "running", about: "a backlog under a limit on what runs at once, beside a window", run: running},
+	{name: "shaped", about: "large backlogs under one limit of all, beside bare asynq", run: shaped},
+	{name: "scale", about: "what Redis needs by jobs, tenants, processes and nodes", run: sizing, alone: true},
 }
 
 // bench is one run.
@@ -144,7 +146,7 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	fmt.Fprintf(out, "%s, %d cores; figures are medians of %d rounds\n", runtime.Version(), runtime.NumCPU(), o.rounds)
 	ran := false
 	for _, s := range sections {
-		if !strings.Contains(s.name, o.only) {
+		if !strings.Contains(s.name, o.only) || s.alone && o.only == "" {
 			continue
 		}
 		ran = true

@@ -27,8 +27,11 @@ const (
 
 // nodes compares throttles on one server with as many on a Cluster's nodes, also while their slots are moved.
 func nodes(ctx context.Context, b *bench) error {
-	b.say("%d throttles, %d goroutines, decisions with room; of all servers:", clusterThrottles, clusterAskers)
-	b.say("  %-28s %12s %12s %12s  %s", "", "decisions/s", "CPU µs each", "cores", "of them by node")
+	b.say("%d throttles, %d on each node, decide with room everywhere, asked by %d goroutines:", clusterThrottles,
+		clusterThrottles/clusterNodes, clusterAskers)
+	b.say("")
+	b.say("| | decisions/s | µs of CPU each | %% of a core, by node |")
+	b.say("|---|---|---|---|")
 	var alone load
 	err := withServer(ctx, func(s *server) error {
 		client := s.client()
@@ -62,16 +65,20 @@ func nodes(ctx context.Context, b *bench) error {
 			return err
 		}
 		b.sayLoad(strconv.Itoa(clusterNodes)+" nodes", spread)
-		b.most("CPU of a decision on nodes to one server", spread.cpu/alone.cpu, 1.3)
 		if err := b.moveSlots(ctx, c, all); err != nil {
 			return err
 		}
+		b.most("CPU of a decision on nodes to one server", spread.cpu/alone.cpu, 1.3)
 		return b.moveBacklog(ctx, c)
 	})
 }
 
 func (b *bench) sayLoad(name string, is load) {
-	b.say("  %-28s %12.0f %12.1f %12.2f  %.2f", name, is.perSecond, is.cpu, sum(is.cores), is.cores)
+	cores := make([]string, len(is.cores))
+	for i, part := range is.cores {
+		cores[i] = strconv.FormatFloat(100*part, 'f', 0, 64)
+	}
+	b.say("| %s | %.0f | %.1f | %s |", name, is.perSecond, is.cpu, strings.Join(cores, ", "))
 }
 
 // throttles are asked at the same time.
@@ -191,9 +198,10 @@ func (b *bench) moveSlots(ctx context.Context, c *cluster, ts *throttles) error 
 	}
 	slices.Sort(moves)
 	b.sayLoad("slots are moved meanwhile", is)
-	b.say("%d moves of a slot, %.1f ms each (median), %.1f ms (longest); undecided askings, which were asked again: %v of %d; "+
-		"the longest decision %.0f ms", len(moves), micros(percentile(moves, 0.5))/1000, micros(moves[len(moves)-1])/1000,
-		ts.away, b.calls*len(ts.all), micros(is.slowest)/1000)
+	b.say("")
+	b.say("%d moves of a slot, %.0f ms each (median), %.0f ms (longest); of %d jobs, Redis could not decide at first: %v;",
+		len(moves), micros(percentile(moves, 0.5))/1000, micros(moves[len(moves)-1])/1000, b.calls*len(ts.all), ts.away)
+	b.say("they asked again; the longest time until a decision was %.0f ms", micros(is.slowest)/1000)
 	return nil
 }
 
