@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -124,10 +125,12 @@ func scriptOf(command redis.Cmder) string {
 	return scripts[sum]
 }
 
-// timed notes what each call of a script takes. Calls come one after the other.
+// timed notes what each call of a script takes, and makes calls go one after the other: once a minute a throttle reads
+// its line in the background.
 type timed struct {
 	passing
 	server *server
+	mu     sync.Mutex
 	cpu    map[string][]time.Duration // by the script's name
 }
 
@@ -138,6 +141,8 @@ func (t *timed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if name == "" {
 			return next(ctx, command)
 		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		before, err := t.server.cpu(ctx)
 		if err != nil {
 			return err
