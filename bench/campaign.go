@@ -167,21 +167,31 @@ func (l *line) run(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// booking is a job that has a slot.
+// booking is a job that has a slot, and when it is brought.
 type booking struct {
-	job  throttle.Job
-	slot time.Time // by the local clock
+	job throttle.Job
+	at  time.Time // by the local clock
 }
+
+// brought is a job that the package worker brings: half of its longest wait before its slot.
+func brought(id, tenant string) throttle.Job {
+	j := job(id, tenant)
+	j.MaxWait = worker.DefaultMaxWait
+	return j
+}
+
+// untilBrought is how long it takes until a booked job is brought.
+func untilBrought(r throttle.Reservation) time.Duration { return r.Delay() - worker.DefaultMaxWait/2 }
 
 func bookingOf(r throttle.Reservation) booking {
-	return booking{job(r.Job.ID, r.Job.Keys["tenant"]), time.Now().Add(r.Delay())}
+	return booking{brought(r.Job.ID, r.Job.Keys["tenant"]), time.Now().Add(untilBrought(r))}
 }
 
-// redeem asks for the jobs whose slots have come, and returns how many of them have started, and who is still booked.
+// redeem asks for the jobs that are brought now, and returns how many of them have started, and who is still booked.
 func (l *line) redeem(ctx context.Context, booked []booking) (started int, ahead []booking, err error) {
 	var due []throttle.Job
 	for _, one := range booked {
-		if time.Until(one.slot) > 0 {
+		if time.Until(one.at) > 0 {
 			ahead = append(ahead, one)
 		} else {
 			due = append(due, one.job)

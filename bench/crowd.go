@@ -26,7 +26,7 @@ const (
 // pullsAnyway is how often a process pulls when nothing is due, as in the package worker.
 const pullsAnyway = 500 * time.Millisecond
 
-// crowd is many processes, which share a throttle and have no other load. A waiting job comes at its slot to the next
+// crowd is many processes, which share a throttle and have no other load. A booked job comes to the next
 // process in turn, as from a queue that all of them take jobs from.
 type crowd struct {
 	processes []*process
@@ -192,7 +192,7 @@ func (c *crowd) prepare(ctx context.Context, of situation) error {
 
 // laneJob is the n-th job, of the lanes in turn.
 func laneJob(prefix string, n int) throttle.Job {
-	return job(prefix+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))
+	return brought(prefix+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))
 }
 
 // start has every process pull, and jobs come.
@@ -225,7 +225,7 @@ func (c *crowd) ask(ctx context.Context, j throttle.Job) {
 	c.heed(ctx, r)
 }
 
-// heed counts a start, and lets a booked job ask at its slot. A pull will bring one that waits.
+// heed counts a start, and has a booked job brought. A pull will bring one that waits.
 func (c *crowd) heed(ctx context.Context, r throttle.Reservation) {
 	switch r.Outcome {
 	case throttle.Granted:
@@ -236,11 +236,11 @@ func (c *crowd) heed(ctx context.Context, r throttle.Reservation) {
 	}
 }
 
-// bring lets a job ask at its slot.
+// bring lets a booked job ask as the package worker does.
 func (c *crowd) bring(ctx context.Context, r throttle.Reservation) {
 	c.running.Go(func() {
-		if sleep(ctx, r.Delay()) == nil {
-			c.ask(ctx, job(r.Job.ID, r.Job.Keys["tenant"]))
+		if sleep(ctx, untilBrought(r)) == nil {
+			c.ask(ctx, brought(r.Job.ID, r.Job.Keys["tenant"]))
 		}
 	})
 }

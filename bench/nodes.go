@@ -32,8 +32,8 @@ func nodes(ctx context.Context, b *bench) error {
 	b.say("%d throttles, %d on each node, decide with room everywhere, asked by %d goroutines:", clusterThrottles,
 		clusterThrottles/clusterNodes, clusterAskers)
 	b.say("")
-	b.say("| | decisions/s | µs of CPU each | %% of a core, by node |")
-	b.say("|---|---|---|---|")
+	b.say("| | decisions/s | calls per decision | µs of CPU per decision | %% of a core, by node |")
+	b.say("|---|---|---|---|---|")
 	var alone load
 	err := withServer(ctx, func(s *server) error {
 		client := s.client()
@@ -80,7 +80,7 @@ func (b *bench) sayLoad(name string, is load) {
 	for i, part := range is.cores {
 		cores[i] = strconv.FormatFloat(100*part, 'f', 0, 64)
 	}
-	b.say("| %s | %.0f | %.1f | %s |", name, is.perSecond, is.cpu, strings.Join(cores, ", "))
+	b.say("| %s | %.0f | %.2f | %.1f | %s |", name, is.perSecond, is.calls, is.cpu, strings.Join(cores, ", "))
 }
 
 // throttles are asked at the same time.
@@ -88,12 +88,14 @@ type throttles struct {
 	all   []*throttle.Throttle
 	mu    sync.Mutex
 	asked int
+	calls callCount
 	away  map[string]int // how often Redis could not decide, by the failure
 }
 
 // throttlesOn makes throttles, and lets each decide once.
 func throttlesOn(ctx context.Context, client redis.UniversalClient, names []string) (*throttles, error) {
 	ts := &throttles{away: make(map[string]int)}
+	client.AddHook(&ts.calls)
 	for _, name := range names {
 		th, err := throttle.New(name, client, []throttle.Scope{
 			{Name: "tenant", Limits: limits{throttle.PerMinute(globalUnits)}},
@@ -112,9 +114,9 @@ func throttlesOn(ctx context.Context, client redis.UniversalClient, names []stri
 
 // load is what decisions took.
 type load struct {
-	perSecond, cpu float64   // cpu: µs of the servers per decision
-	cores          []float64 // of each server, the part of a core that it took
-	slowest        time.Duration
+	perSecond, calls, cpu float64   // calls and µs of the servers per decision
+	cores                 []float64 // of each server, the part of a core that it took
+	slowest               time.Duration
 }
 
 // ask has each throttle decide for so many jobs.
@@ -125,6 +127,7 @@ func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is l
 	}
 	from, n, began := ts.asked, each*len(ts.all), time.Now()
 	ts.asked += n
+	calls := ts.calls.reserves.Load()
 	took, err := together(n, clusterAskers, func(i int) error {
 		return ts.untilDecided(ctx, ts.all[i%len(ts.all)], job("job-"+strconv.Itoa(from+i), tenantOf(i)))
 	})
@@ -134,6 +137,7 @@ func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is l
 	lasted := time.Since(began).Seconds()
 	after, err := cpuOf(ctx, servers)
 	is = load{perSecond: float64(n) / lasted, slowest: slices.Max(took)}
+	is.calls = float64(ts.calls.reserves.Load()-calls) / float64(n)
 	for i := range servers {
 		is.cores = append(is.cores, (after[i]-before[i]).Seconds()/lasted)
 	}
