@@ -4,11 +4,11 @@
 //	cd bench && go run .
 //
 // It prints as it goes, in sections that -only picks from; -list names them. The section
-// scale, which sizes a Redis, runs only if -only picks it. Below
-// each stand the figures that this project has set itself, and whether they are
-// reached. Rows take turns for several rounds, and a figure is the median of its rounds;
-// a ratio is the median of the ratios of rows that ran next to each other. The CPU time
-// of a server is what the system says of its process.
+// scale, which sizes a Redis, runs only if -only picks it. Below each stand the figures that
+// this project has set itself, and whether they are reached. Rows take turns for several
+// rounds, and a figure is the median of its rounds; a ratio is the median of the ratios of
+// rows that ran next to each other. The CPU time of a server is what the system says of its
+// process.
 //
 // A core that sleeps between two calls makes each of them dearer, so most rows run
 // "awake": with a process of the lowest priority spinning on each core. Rows that run
