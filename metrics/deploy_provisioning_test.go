@@ -14,6 +14,7 @@ const (
 	providerFile   = "../deploy/grafana/provisioning/dashboards/throttle.yml"
 	datasourceFile = "../deploy/grafana/provisioning/datasources/prometheus.yml"
 	prometheusFile = "../deploy/prometheus/prometheus.yml"
+	dockerfile     = "../deploy/Dockerfile"
 	emailerReadme  = "../examples/emailer/README.md"
 	emailerOptions = "../examples/emailer/options.go"
 )
@@ -91,14 +92,17 @@ func (p provisioning) faults() []string {
 		"- ./deploy/prometheus/prometheus.yml:/etc/prometheus/prometheus.yml:ro", // so that it is Prometheus
 		"- ./deploy/prometheus/alerts.yml:"+r.one(prometheusFile, `^ +- (/\S+\.yml)$`)+":ro",
 		`- "127.0.0.1:`+port+`:`+port+`"`,
-		`- "`+r.one(prometheusFile, `^ +- targets: \["([^:]+):\d+"\]$`)+`:host-gateway"`)
+		`- "`+r.one(prometheusFile, `^ +- targets: \["(host[^:]+):\d+"\]$`)+`:host-gateway"`)
 	if step, every := r.one(datasourceFile, `^ +timeInterval: (\S+)$`),
 		r.one(prometheusFile, `^ +scrape_interval: (\S+)$`); step != every {
 		r.fault("%s: a timeInterval of %s, scraped is every %s", datasourceFile, step, every)
 	}
 	r.datasource()
 
-	scraped := r.one(prometheusFile, `^ +- targets: \["[^:]+:(\d+)"\]$`)
+	scraped := r.one(prometheusFile, `^ +- targets: \["host[^:]+:(\d+)"\]$`)
+	r.service(r.one(prometheusFile, `^ +- targets: \["(emailer):`+scraped+`"\]$`),
+		"dockerfile: "+strings.TrimPrefix(dockerfile, "../"),
+		`command: ["-redis=redis:6379", "-smtp=mailpit:1025", "-metrics=:`+scraped+`"]`)
 	for name, pattern := range map[string]string{
 		composeFile:    `-metrics [\d.]+:(\d+)`,
 		prometheusFile: `-metrics …:(\d+)`,

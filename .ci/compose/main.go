@@ -25,6 +25,10 @@ type file struct {
 
 type service struct {
 	Image       string            `yaml:"image"`
+	Build       *build            `yaml:"build"`
+	Profiles    []string          `yaml:"profiles"`
+	NetworkMode string            `yaml:"network_mode"`
+	Restart     string            `yaml:"restart"`
 	Command     []string          `yaml:"command"`
 	Environment map[string]string `yaml:"environment"`
 	Ports       []string          `yaml:"ports"`
@@ -39,6 +43,13 @@ type service struct {
 		Timeout  string   `yaml:"timeout"`
 		Retries  int      `yaml:"retries"`
 	} `yaml:"healthcheck"`
+}
+
+// build is how an image is built, in place of one that is fetched.
+type build struct {
+	Context    string            `yaml:"context"`
+	Dockerfile string            `yaml:"dockerfile"`
+	Args       map[string]string `yaml:"args"`
 }
 
 func main() {
@@ -87,7 +98,11 @@ func (s service) faults(name string, in file) []string {
 	fault := func(format string, args ...any) {
 		faults = append(faults, "service "+name+": "+fmt.Sprintf(format, args...))
 	}
-	if _, tag, ok := strings.Cut(s.Image, ":"); !ok || tag == "" || tag == "latest" {
+	if s.Build != nil {
+		if _, err := os.Stat(filepath.Join(in.dir, s.Build.Context, s.Build.Dockerfile)); err != nil {
+			fault("is built by what is not there: %v", err)
+		}
+	} else if _, tag, ok := strings.Cut(s.Image, ":"); !ok || tag == "" || tag == "latest" {
 		fault("image %q is not pinned to a version", s.Image)
 	}
 	for _, port := range s.Ports {
