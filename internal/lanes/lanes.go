@@ -165,7 +165,18 @@ func readOutline(ctx context.Context, script Script) (*Reader, error) {
 		})
 	}
 	r.outline = outline{r.queues, r.Snapshot.Claims}
+	if err == nil && r.flows() > mostLanes {
+		err = ErrTooMany
+	}
 	return r, err
+}
+
+// flows returns how many flows stand in the queues. Each has one lane there at least.
+func (r *Reader) flows() (n int64) {
+	for _, q := range r.queues {
+		n += q.Standing
+	}
+	return n
 }
 
 // lane notes a lane. It returns false for a lane that was noted before and has moved meanwhile.
