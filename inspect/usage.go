@@ -96,19 +96,28 @@ func (u Usage) isClosed() bool {
 }
 
 // Usage returns the state of a scope key: its limits in force, and their used and promised units. The key of
-// Global is "". Usage changes nothing. It blocks for one round trip and fails as Reserve
-// does, without fallback; the error is also an *ArgumentError for a scope key that
-// the throttle does not have.
+// Global is "". A very long key may be given as its hash, which Lanes and UsageAll return in its place. Usage changes
+// nothing. It blocks for one round trip and fails as Reserve does, without fallback; the error is also an
+// *ArgumentError for a scope key that the throttle does not have.
 func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error) {
-	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+	name, err := t.scopeKeyName(ctx, scope, key)
+	if err != nil {
 		return Usage{}, err
 	}
-	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}})
+	a, err := t.usage(ctx, wire.Usage{Names: []string{name}})
 	if err != nil {
 		return Usage{}, err
 	}
 	a[0].Key = key // Redis has only the hash of a very long key
 	return a[0].Usage, nil
+}
+
+// scopeKeyName checks a scope key, and returns its name in Redis.
+func (t *Inspector) scopeKeyName(ctx context.Context, scope, key string) (string, error) {
+	if scope != throttle.Global && wire.IsHash(key) {
+		return scope + ":" + key, t.in.CheckScope(ctx, scope)
+	}
+	return wire.ScopeKey(scope, key), t.in.CheckScopeKey(ctx, scope, key)
 }
 
 // Count returns how many units of a scope key started in the past interval that
@@ -120,14 +129,15 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 // Usage does. The error is an *ArgumentError for an interval that no window covers, as in a scope that is Off,
 // where no unit counts.
 func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
-	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+	name, err := t.scopeKeyName(ctx, scope, key)
+	if err != nil {
 		return 0, err
 	}
 	if to < 0 || from < to || from > wire.MaxWindow {
 		return 0, &throttle.ArgumentError{Argument: "interval", Value: from - to,
 			Reason: "does not begin before it ends, in the past " + wire.Duration(wire.MaxWindow)}
 	}
-	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}, Count: true,
+	a, err := t.usage(ctx, wire.Usage{Names: []string{name}, Count: true,
 		From: (from + time.Microsecond - 1).Microseconds(), To: to.Microseconds()})
 	if err != nil {
 		return 0, err

@@ -7,18 +7,19 @@ import (
 )
 
 // ReadRecord reads what Redis has of a job by its ID: "slot costs arrival lane" of a booked or overdue job, and
-// "-arrival lane" of a waiting job, whose costs are in its lane. It returns no lane if the job is not known.
+// "-arrival lane" of a waiting job, whose costs are in its lane. A counted job has a "+" before its lane if it is
+// booked, and its costs there if it waits. ReadRecord returns no lane if the job is not known.
 func ReadRecord(text string) (lane string, costs []int64) {
-	if strings.HasPrefix(text, "-") {
-		_, lane, _ = strings.Cut(text, " ")
+	parts := strings.Split(text, " ")
+	lane = parts[len(parts)-1]
+	switch waits := strings.HasPrefix(text, "-"); {
+	case waits && len(parts) > 1:
 		return lane, nil
-	}
-	parts := strings.SplitN(text, " ", 4)
-	if len(parts) != 4 {
+	case waits || len(parts) < 4:
 		return "", nil
 	}
 	v := &Values{rest: parts[1:2]}
-	return parts[3], v.costs(parts[3])
+	return lane, v.costs(lane)
 }
 
 // ReadWaiter reads a job in the list of a lane: "arrival:costs:id"; false if the text is foreign.

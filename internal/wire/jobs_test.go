@@ -8,7 +8,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// TestRecordsOfJobsAreRead: a booked job has costs, a waiting job has them in its lane; what is foreign is no job.
+// TestRecordsOfJobsAreRead: a booked job has costs, a waiting job has them in its lane, counted or not; what is
+// foreign is no job.
 func TestRecordsOfJobsAreRead(t *testing.T) {
 	t.Parallel()
 	const lane = "acme|global:,domain:a%20b"
@@ -17,7 +18,8 @@ func TestRecordsOfJobsAreRead(t *testing.T) {
 		costs []int64
 	}{
 		"900 2,1 100 " + lane: {lane, []int64{2, 1}}, "0 3 100 " + lane: {lane, []int64{3, 3}}, "-100 " + lane: {lane, nil},
-		"": {}, "900 2": {},
+		"900 2,1 100 + " + lane: {lane, []int64{2, 1}}, "-100 2,1 " + lane: {lane, nil}, // counted
+		"": {}, "900 2": {}, "-100": {},
 	} {
 		if of, costs := wire.ReadRecord(text); of != want.lane || !reflect.DeepEqual(costs, want.costs) {
 			t.Errorf("%q: lane %q, costs %d, want %+v", text, of, costs, want)
