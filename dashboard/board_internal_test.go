@@ -227,6 +227,46 @@ func TestFlowsPageSaysWhatItsJobsWaitFor(t *testing.T) {
 	}
 }
 
+// TestPageSaysWhatHelps: a higher limit helps neither a paused key nor outside of hours, and a larger share only where
+// others wait too.
+func TestPageSaysWhatHelps(t *testing.T) {
+	t.Parallel()
+	acme, gate := scopeKey{"tenant", "acme"}, scopeKey{"domain", "gate"}
+	later := start.Add(time.Hour)
+	hours := []inspect.LimitUsage{{Limit: throttle.PerHour(9), Units: 9, Free: start},
+		{Limit: throttle.OpenHours("Mon-Sun 09:00-17:00 @UTC"), Free: later, Anew: later}}
+	full := []inspect.LimitUsage{{Limit: throttle.PerHour(9), Units: 9, Used: 9, Free: later}}
+	for name, c := range map[string]struct {
+		usage      inspect.Usage
+		flows      []string
+		here, flow string // the help on the page of the scope key, and on that of the flow
+	}{
+		"paused": {inspect.Usage{Paused: later, Limits: full}, []string{"acme"},
+			"Resume it to let its jobs start sooner.", "Resume domain gate to let its jobs start sooner."},
+		"hours": {inspect.Usage{Limits: hours}, []string{"acme", "other"},
+			"Other hours would let its jobs start sooner.", "Other hours would let its jobs start sooner."},
+		"alone": {inspect.Usage{Limits: full}, []string{"acme"},
+			"A higher limit of it would help.", "A higher limit of domain gate would help."},
+		"several": {inspect.Usage{Limits: full}, []string{"acme", "other"},
+			"A higher limit of it would help.", "A higher limit of domain gate would help, so would a larger share."},
+	} {
+		b := filled()
+		c.usage.Scope, c.usage.Key, c.usage.Now, c.usage.Served = gate.Scope, gate.Key, start, 1
+		b.keys[gate] = &standing{usage: c.usage}
+		b.keys[acme] = &standing{usage: inspect.Usage{Scope: acme.Scope, Key: acme.Key, Now: start, Served: 1}}
+		b.line.under = make(map[scopeKey]view.Row)
+		var lanes []inspect.Lane
+		for _, flow := range c.flows {
+			lanes = append(lanes, inspect.Lane{Name: flow, Flow: flow, Scope: gate.Scope, Key: gate.Key, Jobs: 1})
+		}
+		b.line.put(lanes)
+		here, flow := keyPageOf(b, gate).(*keyPage).Help, keyPageOf(b, acme).(*keyPage).Help
+		if here != c.here || flow != c.flow {
+			t.Errorf("%s: %q and %q, want %q and %q", name, here, flow, c.here, c.flow)
+		}
+	}
+}
+
 // TestOverviewOfManyKeys: with 10,000 keys that wait, 10,000 that are paused and long names the overview
 // stays a page of some rows.
 func TestOverviewOfManyKeys(t *testing.T) {

@@ -67,35 +67,39 @@ func keyPageOf(b *board, key scopeKey) any {
 			p.Changes = append(p.Changes, b.changeRow(c))
 		}
 	}
-	p.answer(s.usage, key)
+	p.answer(b, s.usage, key)
 	return p
 }
 
 // answer fills in what holds jobs back, until when, and what would let them start sooner.
-func (p *keyPage) answer(u inspect.Usage, key scopeKey) {
+func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 	why, until := view.Why(u)
 	switch {
 	case !p.Paused.IsZero():
 		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
-		p.Help = "Resume it to let its jobs start sooner."
+		p.Help = helpOf(u, "it", false)
 	case p.Blocked.Jobs > 0:
 		p.Answer, p.Until = fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, view.Plural(p.Blocked.Jobs, "job"),
 			u.Waiting, view.Plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
-		p.Help = "A higher limit of it would help."
+		p.Help = helpOf(u, "it", false)
 	case p.Own > 0 && len(p.WaitsFor) > 0:
-		p.ownWaits(u, key)
+		p.ownWaits(b, u, key)
 	default:
 		p.Answer = "Nothing waits for it"
 	}
 }
 
 // ownWaits does the same as answer for a flow whose jobs wait for other scope keys.
-func (p *keyPage) ownWaits(u inspect.Usage, key scopeKey) {
+func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	first := p.WaitsFor[0]
 	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
 	p.Answer = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, view.Plural(p.Own, "job"),
 		name(key.Key)+areWord(p.Own), other)
-	p.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share.", other)
+	there := inspect.Usage{}
+	if s := b.keys[first.For]; s != nil {
+		there = s.usage
+	}
+	p.Help = helpOf(there, other, b.line.under[first.For].Flows > 1)
 	if n := int64(len(p.WaitsFor) - 1); n > 0 {
 		p.Answer = fmt.Sprintf("%s and %d %s", p.Answer, n, view.Plural(n, "other"))
 		p.Help = "Higher limits of these would help, so would a larger share."
@@ -109,8 +113,22 @@ func (p *keyPage) ownWaits(u inspect.Usage, key scopeKey) {
 	}
 }
 
+// helpOf returns what would let jobs start sooner under a scope key, where jobs of several flows or of one wait.
+func helpOf(u inspect.Usage, key string, several bool) string {
+	switch {
+	case u.Paused.After(u.Now):
+		return fmt.Sprintf("Resume %s to let its jobs start sooner.", key)
+	case view.HoursHold(u):
+		return "Other hours would let its jobs start sooner."
+	case several:
+		return fmt.Sprintf("A higher limit of %s would help, so would a larger share.", key)
+	}
+	return fmt.Sprintf("A higher limit of %s would help.", key)
+}
+
 // lastUnder returns the limit that holds the last of these units back longest, and its shortest
-// wait: the whole windows that the units fill after the room that is left.
+// wait: the whole windows that the units fill after the room that is left. It leaves out a wait for longer than the
+// limit is set.
 func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0
@@ -121,7 +139,7 @@ func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.
 		}
 		late := units - max(0, l.Limit.Units-l.Used-l.Booked)
 		full := view.Times(l.Limit.Window, float64((late-1)/l.Limit.Units))
-		if late > 0 && full > wait {
+		if late > 0 && full > wait && (u.Ends.IsZero() || full < u.Ends.Sub(u.Now)) {
 			longest, wait = l.Limit, full
 		}
 	}

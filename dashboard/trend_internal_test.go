@@ -96,3 +96,13 @@ func TestLastUnder(t *testing.T) {
 		}
 	}
 }
+
+// TestLastUnderALimitThatEnds: a limit holds the last of many jobs back no longer than it is set.
+func TestLastUnderALimitThatEnds(t *testing.T) {
+	t.Parallel()
+	u := inspect.Usage{Now: start, Ends: start.Add(10 * time.Minute),
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerMinute(30), Used: 30}, {Limit: throttle.PerHour(100), Used: 90}}}
+	if limit, wait := lastUnder(u, 200); wait != 6*time.Minute || limit != throttle.PerMinute(30) {
+		t.Errorf("%v keeps the last back for %s, want 30/1m for 6m", limit, wait)
+	}
+}

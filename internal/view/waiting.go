@@ -39,7 +39,7 @@ type Row struct {
 	// Since is when the oldest of the lanes' first jobs came; zero if unknown.
 	Since time.Time `json:"since,omitzero"`
 	// Why is the pause or the limit. Until is when the pause ends, or the limit has room for one
-	// unit; zero if no time brings that about. See Leased.
+	// unit or, if it is 0, ends by itself; zero if no time brings that about. See Leased.
 	Why   string    `json:"why,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 
@@ -180,7 +180,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 	for _, l := range u.Limits {
 		switch {
 		case l.Limit.Units == 0 || l.Limit.Ramp != "" && l.Free.IsZero(): // held before it begins
-			return "closed by " + LimitText(l.Limit), time.Time{}
+			return "closed by " + LimitText(l.Limit) + termText(u), u.Ends
 		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
 			text, until = HoursText(l, u.Now), l.Free
 		case l.Free.After(until):
@@ -190,12 +190,34 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 	if served := ServedText(u.Served); served != "" && text != "" {
 		text += ", " + served
 	}
+	if text != "" {
+		text += termText(u)
+	}
+	return text, until
+}
+
+// termText says for what limits are set at run time and until when, after a comma; empty where they are configured.
+func termText(u inspect.Usage) string {
 	ends := u.Ends
 	if u.Mode != throttle.Enforce { // the setting that ends may be the mode
 		ends = time.Time{}
 	}
-	if set := SetText(u.SetFor, ends, Clock); set != "" && text != "" {
-		text += ", " + set
+	if set := SetText(u.SetFor, ends, Clock); set != "" {
+		return ", " + set
 	}
-	return text, until
+	return ""
+}
+
+// HoursHold reports whether closed hours hold jobs back longest under a scope key: a higher limit would not help then.
+func HoursHold(u inspect.Usage) bool {
+	hold, until := false, u.Now
+	for _, l := range u.Limits {
+		switch {
+		case l.Free.IsZero(): // closed by its limit
+			return false
+		case l.Free.After(until):
+			hold, until = l.Limit.Hours != "", l.Free
+		}
+	}
+	return hold
 }
