@@ -49,8 +49,12 @@ func (of target) args() string {
 	return text
 }
 
-// target opens the throttle and checks the names of a scope and perhaps a key.
+// target opens the throttle and checks the names of a scope and perhaps a key. A key that is given and empty is an
+// error: a script whose variable is not set means no change of all keys.
 func (p *program) target(ctx context.Context, name string, args []string) (target, error) {
+	if len(args) > 1 && args[1] == "" {
+		return target{}, usagef("the key is empty: leave it out for all keys of scope %s", args[0])
+	}
 	th, err := p.attach(ctx, name)
 	if err != nil {
 		return target{}, err

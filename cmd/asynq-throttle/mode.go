@@ -30,7 +30,7 @@ func (p *program) mode() *cobra.Command {
 			if everything {
 				scope, mode = "", nth(args, 1)
 			}
-			if mode == "" || everything && len(args) != 2 {
+			if mode == "" || everything && len(args) != 2 || !everything && scope == "" {
 				return usagef("want mode THROTTLE SCOPE MODE, or mode THROTTLE --all MODE; MODE is enforce, shadow, off or reset")
 			}
 			return p.setMode(cmd.Context(), args[0], scope, mode, of)

@@ -205,6 +205,29 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
+// TestEmptyNames: a scope or a key that is given and empty, such as a variable of a script that is not set, changes
+// nothing.
+func TestEmptyNames(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := world(t, client)
+		for _, args := range [][]string{
+			{"limits", "set", "smtp", "tenant", "", "0/1h"}, {"limits", "set", "smtp", "", "0/1h"},
+			{"limits", "reset", "smtp", "tenant", ""}, {"ramp", "hold", "smtp", "tenant", ""},
+			{"pause", "smtp", "domain", "", "--for", "1h"}, {"resume", "smtp", "domain", ""},
+			{"pause", "smtp", "global", "", "--for", "1h"}, {"mode", "smtp", "", "off"}, {"mode", "smtp", "", "reset"},
+		} {
+			r := asked(t, client.Options().Addr, args...)
+			if r.status != misused || r.out != "" || strings.Count(r.errs, "\n") != 1 {
+				t.Errorf("%q: exit status %d, %s%s", args, r.status, r.out, r.errs)
+			}
+		}
+		if set, err := inspect.New(th).Settings(t.Context()); err != nil || len(set) != 1 { // the world's own pause
+			t.Errorf("%+v, %v is set", set, err)
+		}
+	})
+}
+
 // TestLiftedLimits: new limits replace all others, and the command warns of those that they lift.
 func TestLiftedLimits(t *testing.T) {
 	t.Parallel()
