@@ -17,6 +17,7 @@ type jobPage struct {
 	explain.Explanation
 	Asked    string // the requested ID
 	Never    bool   // the job does not start unless limits change
+	Held     bool   // the job does not start when its turn comes
 	Rows     []limitRow
 	Asynqmon string // the address of the task's page in asynqmon
 }
@@ -63,7 +64,7 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 }
 
 func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
-	p := jobPage{Explanation: e, Asked: id, Never: e.Never()}
+	p := jobPage{Explanation: e, Asked: id, Never: e.Never(), Held: e.Held()}
 	for _, l := range e.Limits {
 		p.Rows = append(p.Rows, limitRow{l, instantNow{e.Now}})
 	}

@@ -41,13 +41,19 @@ const expiresHeader = "Throttle-Expires"
 
 func expiresAt(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-// expiryOf is when a task expires; zero if it does not.
-func expiryOf(task *asynq.Task) time.Time {
-	at, err := strconv.ParseInt(task.Headers()[expiresHeader], 10, 64)
+// expiryOf is when a task with these headers expires; zero if it does not.
+func expiryOf(headers map[string]string) time.Time {
+	at, err := strconv.ParseInt(headers[expiresHeader], 10, 64)
 	if err != nil {
 		return time.Time{}
 	}
 	return time.UnixMilli(at)
+}
+
+// DeadlineOf returns by when a task that asynq's Inspector returned must start, by its Deadline and its ExpiresIn; zero
+// if it has neither. A Job.Deadline is not known from the task.
+func DeadlineOf(info *asynq.TaskInfo) time.Time {
+	return earlier(info.Deadline, expiryOf(info.Headers))
 }
 
 // earlier returns the earlier of two deadlines. A zero time is no deadline.

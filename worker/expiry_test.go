@@ -321,3 +321,23 @@ func TestExpiryAtPlanning(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadlineOf: a task that asynq's Inspector returned has the earlier of its deadline and its expiry.
+func TestDeadlineOf(t *testing.T) {
+	t.Parallel()
+	hour := time.Now().Add(time.Hour)
+	expires := worker.NewTask("t", nil, nil, worker.ExpiresIn(time.Minute)).Headers()
+	for name, c := range map[string]struct {
+		info          asynq.TaskInfo
+		after, before time.Time
+	}{
+		"neither":  {},
+		"deadline": {asynq.TaskInfo{Deadline: hour}, hour, hour},
+		"expiry":   {asynq.TaskInfo{Headers: expires}, hour.Add(-time.Hour), hour.Add(-58 * time.Minute)},
+		"both":     {asynq.TaskInfo{Deadline: hour, Headers: expires}, hour.Add(-time.Hour), hour.Add(-58 * time.Minute)},
+	} {
+		if got := worker.DeadlineOf(&c.info); got.Before(c.after) || got.After(c.before) {
+			t.Errorf("%s: %s, want %s to %s", name, got, c.after, c.before)
+		}
+	}
+}

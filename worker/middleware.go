@@ -162,7 +162,7 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 	if err != nil {
 		return job, fmt.Errorf("worker: the job function failed for a task of type %q: %w", task.Type(), err)
 	}
-	job.Deadline = earlier(job.Deadline, expiryOf(task))
+	job.Deadline = earlier(job.Deadline, expiryOf(task.Headers()))
 	return job, nil
 }
 

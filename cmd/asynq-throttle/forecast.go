@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type foreseen struct {
 	Last     time.Time `json:"last,omitzero"` // zero: never, unless limits change
 	Guessed  bool      `json:"guessed"`
 	Never    int       `json:"never"` // how many new jobs would never start
+	// Earliest is true if the jobs may start later, since it is not known how long jobs run.
+	Earliest bool `json:"earliest,omitempty"`
 }
 
 func (p *program) forecast() *cobra.Command {
@@ -145,7 +148,24 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 	if f.Never > 0 {
 		f.Last = time.Time{}
 	}
-	return f, nil
+	f.Earliest, err = runsUnknown(ctx, th, job)
+	return f, err
+}
+
+// runsUnknown reports whether a running limit of a job is in force and it is not known how long jobs run: a forecast
+// takes its places to be free whenever they are wanted.
+func runsUnknown(ctx context.Context, th *inspect.Inspector, job throttle.Job) (bool, error) {
+	for scope, key := range scopeKeysOf(ctx, th, job) {
+		u, err := th.Usage(ctx, scope, key)
+		if err != nil {
+			return false, err
+		}
+		if u.Mode == throttle.Enforce && slices.ContainsFunc(u.Limits,
+			func(l inspect.LimitUsage) bool { return l.Limit.Running && l.Counts == 0 }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // guess estimates from Peek's answer about the first job, and from how long the limits take to let
@@ -233,6 +253,9 @@ func writeForecast(g *page, f foreseen) {
 	}
 	g.line("of %s the first starts %s%s, the last %s%s; %d in line now", view.Many(f.Jobs, "job"), about,
 		at(f.First, f.Now), about, at(f.Last, f.Now), f.InLine)
+	if f.Earliest {
+		g.line("at the earliest: how long jobs run under a running limit is not known, unless Scope.Runs says it")
+	}
 	if f.Guessed {
 		g.line("guessed by the limits, since so many wait; --exact plays the line through")
 	}

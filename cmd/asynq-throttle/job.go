@@ -107,16 +107,20 @@ func writeJob(g *page, e explain.Explanation) {
 // startText describes when the job starts, as far as that is known.
 func startText(e explain.Explanation) string {
 	switch {
-	case e.State == explain.Booked && e.Until.Equal(e.Slot):
+	case e.Held():
+		return ""
+	case e.State == explain.Booked:
 		return "; it starts " + at(e.Slot, e.Now)
-	case e.State == explain.Waiting && !e.Expected.IsZero() && e.Binds == nil && !e.Until.Equal(e.Expected):
-		return "" // asynq holds the task back
 	case e.State == explain.Waiting && !e.Expected.IsZero():
 		about := ""
 		if e.Guessed {
 			about = "about "
 		}
-		return "; expected to start " + about + at(e.Expected, e.Now)
+		text := "; expected to start " + about + at(e.Expected, e.Now)
+		if e.Earliest {
+			text += " at the earliest: how long jobs run is not known"
+		}
+		return text
 	case e.State == explain.Waiting && e.Never():
 		return "; never, unless limits change"
 	case !e.Until.IsZero():

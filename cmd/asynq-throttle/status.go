@@ -40,7 +40,10 @@ func (p *program) readStatus(ctx context.Context, name string) (view.Status, err
 
 func writeStatus(g *page, s view.Status) {
 	alike := g.good("configured alike")
-	if !s.Alike {
+	switch {
+	case s.Processes == 0:
+		alike = g.bad("nothing starts until one runs")
+	case !s.Alike:
 		alike = g.bad("NOT configured alike: asynq-throttle check " + s.Throttle)
 	}
 	g.line("%s at %s: %s, %s", s.Throttle, s.Now.Local().Format("2006-01-02 15:04:05 MST"),

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -55,5 +57,60 @@ func TestVeryLongKey(t *testing.T) {
 			"watch smtp --times 1"} {
 			wants(t, client, line, "2/1h, 2 used, 0 booked")
 		}
+	})
+}
+
+// TestNoProcessIsAlive: where no process is left, nothing is said to start.
+func TestNoProcessIsAlive(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := world(t, client)
+		if err := th.Driver().End(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, client, "status smtp", ": 0 processes, nothing starts until one runs\n")
+		wants(t, client, "job smtp acm-4", "No process of the throttle is alive, so nothing starts.\nStart a worker.\n")
+		wants(t, client, "job smtp acm-4", "; 7 are in line in all\n")
+	})
+}
+
+// TestTaskThatWillNotStart: of a job in line whose task was deleted, or has a deadline before its turn, no start is
+// expected.
+func TestTaskThatWillNotStart(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		wants(t, client, "job smtp asynq:mails/acm-3/0",
+			"Asynq has no such task: it was deleted, or the tasks are in another Redis.\nThe workers take it out of line")
+		in := asynq.NewInspectorFromRedisClient(client)
+		if err := in.DeleteTask("mails", "acm-4"); err != nil {
+			t.Fatal(err)
+		}
+		late := asynq.NewTask("mail:send", nil, asynq.Queue("mails"), asynq.TaskID("acm-4"), asynq.ProcessIn(time.Minute),
+			asynq.Deadline(time.Now().Add(time.Minute)))
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(late); err != nil {
+			t.Fatal(err)
+		}
+		r := asked(t, client.Options().Addr, "job", "smtp", "acm-4")
+		if !strings.Contains(r.out, "tenant acme has a limit of 2/1h and 3 jobs in line, and its deadline ") ||
+			!strings.Contains(r.out, " is before its turn at ") || strings.Contains(r.out, "expected to start") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestRunningTimesThatAreNotKnown: a start under a running limit is the earliest where it is not known how long jobs
+// run.
+func TestRunningTimesThatAreNotKnown(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		running := append(slices.Clone(scopes[:1]), throttle.Scope{Name: "host",
+			Limits: []throttle.Limit{throttle.Running(2)}})
+		th := opened(t, client, running, 1)
+		reserveMany(t, th, 4, "page", map[string]string{"host": "a"})
+		wants(t, client, "job smtp page-3", " at the earliest: how long jobs run is not known.\n")
+		wants(t, client, "job smtp page-3 --json", `"earliest": true`)
+		wants(t, client, "forecast smtp --key host=a", "at the earliest: how long jobs run under a running limit is not known")
+		wants(t, client, "forecast smtp --key host=a --json", `"earliest": true`)
 	})
 }

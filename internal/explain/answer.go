@@ -13,9 +13,12 @@ import (
 // answer fills in why the job does not run, until when, and what would help.
 func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	e.Why, e.Until = e.taskAnswer()
+	e.InLine = in.inAll
 	switch {
 	case e.Why != "":
 		e.Help = helpOf[e.cause()]
+	case e.idle && e.State != Unknown:
+		e.Why, e.Help = "no process of the throttle is alive, so nothing starts", "Start a worker."
 	case e.State == Booked:
 		e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
 	case e.State == Overdue:
@@ -23,6 +26,10 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	case e.State == Waiting:
 		e.Until = e.Expected
 		e.waits(of, in)
+		if e.late() {
+			e.Why += ", and its deadline " + view.Clock(e.Task.Deadline) + " is before its turn at " + view.Clock(e.Expected)
+			e.Until = e.Task.Deadline
+		}
 	default:
 		e.Why = "the throttle knows nothing of it: it has not asked yet, was given back, or has started"
 	}
@@ -33,17 +40,32 @@ const (
 	queuePaused = "queue paused"
 	pending     = "pending"
 	archived    = "archived"
+	gone        = "gone"
 )
 
 var helpOf = map[string]string{
 	queuePaused: "Resume the queue in asynq.",
 	pending:     "More workers would help, or a higher Concurrency of asynq's server.",
-	archived:    "Run it again by asynq's Inspector, or in asynqmon.",
+	archived:    "When the cause of its last error is mended, run it again by asynq's Inspector, or in asynqmon.",
+	gone:        "The workers take it out of line when its turn comes, and asynq-throttle purge does so now.",
+}
+
+// Held reports whether the job does not start when its turn comes: asynq holds its task back, no process is alive, or
+// its deadline is before.
+func (e *Explanation) Held() bool {
+	return e.cause() != "" || e.idle && e.State != Unknown || e.late()
+}
+
+// late reports whether the job in line is expected to start after its task's deadline.
+func (e *Explanation) late() bool {
+	return e.State == Waiting && e.Task != nil && !e.Task.Deadline.IsZero() && e.Expected.After(e.Task.Deadline)
 }
 
 // cause returns why asynq holds the task back; empty if it does not.
 func (e *Explanation) cause() string {
 	switch t := e.Task; {
+	case e.gone && e.State != Unknown:
+		return gone
 	case t == nil || t.State == "active" || t.State == "completed":
 		return ""
 	case t.State == archived:
@@ -63,7 +85,9 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 	case queuePaused:
 		return "its queue is paused in asynq", time.Time{}
 	case archived:
-		return "asynq has archived it, after its last retry or by hand", time.Time{}
+		return "asynq has archived it, after its last retry, by hand, or for an error that ended it at once", time.Time{}
+	case gone:
+		return "asynq has no such task: it was deleted, or the tasks are in another Redis", time.Time{}
 	case pending:
 		return "it is in asynq's queue and has not asked yet: no worker has taken it", time.Time{}
 	default:
@@ -118,7 +142,6 @@ func crowdOf(lanes []inspect.Lane, fair string) crowd {
 
 // waits fills in why a job in line waits: the scope key that holds the job back longest.
 func (e *Explanation) waits(of inspect.Explanation, in crowd) {
-	e.InLine = in.inAll
 	binds, limit, ok := binding(of, in)
 	if !ok {
 		e.Why = e.laneWaits(of)

@@ -125,7 +125,7 @@ func TestAnswerOfATask(t *testing.T) {
 		"paused in line": {Waiting, Task{State: "scheduled", Paused: true}, "its queue is paused in asynq",
 			"Resume the queue"},
 		"pending":   {Unknown, Task{State: "pending"}, "no worker has taken it", "More workers"},
-		"archived":  {Unknown, Task{State: "archived"}, "asynq has archived it", "Run it again"},
+		"archived":  {Unknown, Task{State: "archived"}, "asynq has archived it", "When the cause of its last error"},
 		"active":    {Unknown, Task{State: "active"}, "a worker has it now", ""},
 		"completed": {Unknown, Task{State: "completed"}, "it has run", ""},
 		"scheduled": {Unknown, Task{State: "scheduled", Next: noon.Add(time.Hour)}, "asynq keeps it for its time", ""},
@@ -136,6 +136,32 @@ func TestAnswerOfATask(t *testing.T) {
 		e.answer(inspect.Explanation{Now: noon}, crowd{})
 		if !strings.Contains(e.Why, c.why) || !strings.HasPrefix(e.Help, c.help) || c.help == "" && e.Help != "" {
 			t.Errorf("%s: %q, %q", name, e.Why, e.Help)
+		}
+	}
+}
+
+// TestHeld: no start is told of a job that does not start when its turn comes.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	dead := Task{State: "retry", Deadline: noon.Add(time.Minute)}
+	for name, c := range map[string]struct {
+		e    Explanation
+		held bool
+		why  string
+	}{
+		"gone":         {Explanation{State: Waiting, gone: true}, true, "asynq has no such task"},
+		"gone unknown": {Explanation{State: Unknown, gone: true}, false, "the throttle knows nothing"},
+		"idle":         {Explanation{State: Booked, idle: true}, true, "no process of the throttle is alive"},
+		"idle unknown": {Explanation{State: Unknown, idle: true}, false, "the throttle knows nothing"},
+		"paused":       {Explanation{State: Booked, Task: &Task{State: "retry", Paused: true}}, true, "its queue is paused"},
+		"late": {Explanation{State: Waiting, Task: &dead, Expected: noon.Add(time.Hour)}, true,
+			"its turn has not come, and its deadline 2026-11-22 12:01:00 UTC is before its turn at 2026-11-22 13:00:00 UTC"},
+		"in time": {Explanation{State: Waiting, Task: &dead, Expected: noon}, false, "its turn has not come"},
+	} {
+		c.e.Now = noon
+		c.e.answer(inspect.Explanation{Now: noon}, crowd{})
+		if c.e.Held() != c.held || !strings.HasPrefix(c.e.Why, c.why) {
+			t.Errorf("%s: held %t, %q", name, c.e.Held(), c.e.Why)
 		}
 	}
 }

@@ -34,18 +34,23 @@ type Explanation struct {
 	Binds *Binding `json:"binds,omitempty"`
 	// Before is how many of the lane's Waiting jobs come before the job. InLine is how many jobs
 	// wait in all.
-	InLine   int64        `json:"in_line,omitempty"`
-	Slot     time.Time    `json:"slot,omitzero"`
-	Arrived  time.Time    `json:"arrived,omitzero"`
-	Priority int          `json:"priority,omitempty"`
-	Before   int64        `json:"before,omitempty"`
-	Waiting  int64        `json:"waiting,omitempty"`
-	Scope    string       `json:"scope,omitempty"` // of the scope key for which the job's lane waits
-	Key      string       `json:"key,omitempty"`
-	Expected time.Time    `json:"expected,omitzero"`
-	Guessed  bool         `json:"guessed,omitempty"`
+	InLine   int64     `json:"in_line,omitempty"`
+	Slot     time.Time `json:"slot,omitzero"`
+	Arrived  time.Time `json:"arrived,omitzero"`
+	Priority int       `json:"priority,omitempty"`
+	Before   int64     `json:"before,omitempty"`
+	Waiting  int64     `json:"waiting,omitempty"`
+	Scope    string    `json:"scope,omitempty"` // of the scope key for which the job's lane waits
+	Key      string    `json:"key,omitempty"`
+	Expected time.Time `json:"expected,omitzero"`
+	Guessed  bool      `json:"guessed,omitempty"`
+	// Earliest is true if the job may start later than Expected, since it is not known how long jobs run.
+	Earliest bool         `json:"earliest,omitempty"`
 	Limits   []LimitState `json:"limits,omitempty"`
 	Task     *Task        `json:"task,omitempty"`
+
+	gone bool // asynq has the queue of the job's task, and no such task
+	idle bool // no process of the throttle is alive
 }
 
 // Binding is a limit of a scope key, or its pause if it has no limit.
@@ -80,6 +85,7 @@ type Task struct {
 	MaxRetry  int       `json:"max_retry"`
 	LastError string    `json:"last_error,omitempty"`
 	Next      time.Time `json:"next,omitzero"`
+	Deadline  time.Time `json:"deadline,omitzero"` // by when the task must start
 
 	retried int // as asynq counts, with put-backs
 }
@@ -101,7 +107,7 @@ func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClien
 	}
 	result := explanationOf(th.Name(), e)
 	if _, _, _, isTask := worker.TaskOf(id); client != nil && (result.State == Unknown || isTask) {
-		found, err := taskOf(ctx, client, id)
+		found, queue, err := taskOf(ctx, client, id)
 		if err != nil {
 			return result, err
 		}
@@ -111,11 +117,16 @@ func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClien
 			}
 			result = explanationOf(th.Name(), e)
 		}
-		result.Task = found
+		result.Task, result.gone = found, found == nil && isTask && queue
 	}
+	processes, err := th.Processes(ctx)
+	if err != nil {
+		return result, err
+	}
+	result.idle = !slices.ContainsFunc(processes, func(p throttle.Process) bool { return p.Alive })
 	in := crowd{}
 	if result.State == Waiting {
-		if in, err = readCrowd(ctx, th); err != nil {
+		if in, err = readCrowd(ctx, th, processes); err != nil {
 			return result, err
 		}
 	}
@@ -124,28 +135,25 @@ func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClien
 }
 
 // readCrowd reads the jobs in line. It returns an empty crowd if more jobs wait than are read.
-func readCrowd(ctx context.Context, th *inspect.Inspector) (crowd, error) {
+func readCrowd(ctx context.Context, th *inspect.Inspector, processes []throttle.Process) (crowd, error) {
 	lanes, err := th.Lanes(ctx)
 	if errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil {
 		return crowd{}, err
 	}
-	all, err := th.Processes(ctx)
-	if err != nil {
-		return crowd{}, err
-	}
 	fair := ""
-	if len(all) > 0 {
-		fair = all[0].FairScope
+	if len(processes) > 0 {
+		fair = processes[0].FairScope
 	}
 	return crowdOf(lanes, fair), nil
 }
 
-// taskOf finds a task by its ID, by queue/ID, or by its job's ID.
-func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task, error) {
+// taskOf finds a task by its ID, by queue/ID, or by its job's ID; nil if there is none. known is true if asynq has the
+// queue that the ID names.
+func taskOf(ctx context.Context, client redis.UniversalClient, id string) (task *Task, known bool, err error) {
 	inspector := asynq.NewInspectorFromRedisClient(client)
 	queues, err := inspector.Queues()
 	if err != nil {
-		return nil, fmt.Errorf("asynq's queues cannot be read: %w", err)
+		return nil, false, fmt.Errorf("asynq's queues cannot be read: %w", err)
 	}
 	queue, rest, _ := strings.Cut(id, "/")
 	if q, name, _, is := worker.TaskOf(id); is {
@@ -153,25 +161,28 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 	}
 	for _, q := range queues {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, known, ctx.Err()
 		}
 		wanted := id
 		if q == queue && rest != "" {
-			wanted = rest
+			wanted, known = rest, true
 		}
 		info, err := inspector.GetTaskInfo(q, wanted)
-		if err != nil {
+		switch {
+		case errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound):
 			continue // the task is in another queue
+		case err != nil:
+			return nil, known, fmt.Errorf("asynq's queue %s cannot be read: %w", q, err)
 		}
 		found := &Task{Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), LastError: info.LastErr,
-			Next: info.NextProcessAt, retried: info.Retried}
+			Next: info.NextProcessAt, Deadline: worker.DeadlineOf(info), retried: info.Retried}
 		found.Retried, found.MaxRetry = worker.RetriesOf(info)
 		if of, err := inspector.GetQueueInfo(q); err == nil {
 			found.Paused = of.Paused
 		}
-		return found, nil
+		return found, known, nil
 	}
-	return nil, nil //nolint:nilnil // there is no such task
+	return nil, known, nil
 }
 
 // Never reports whether the job never starts unless limits change, rather than at an unknown time.
@@ -205,6 +216,9 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
 		}
 		for _, l := range u.Limits {
+			if l.Limit.Running && l.Counts == 0 && l.Used+l.Booked >= l.Units && u.Mode == throttle.Enforce {
+				result.Earliest = result.State == Waiting
+			}
 			if !l.Free.IsZero() && !l.Free.After(e.Now.Add(time.Second)) { // the limit was read a moment after the job
 				l.Free = e.Now
 			}

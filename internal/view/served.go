@@ -39,7 +39,7 @@ func Percent(part float64) string {
 
 // Capital makes the first letter of a sentence a capital, unless the sentence begins with a name.
 func Capital(text string) string {
-	for _, word := range []string{"it ", "its ", "the ", "a ", "asynq "} {
+	for _, word := range []string{"it ", "its ", "the ", "a ", "no ", "asynq "} {
 		if strings.HasPrefix(text, word) {
 			return strings.ToUpper(text[:1]) + text[1:]
 		}
