@@ -51,13 +51,17 @@ type keyRow struct {
 // flowRow is the waiting jobs of a flow, and what they wait for.
 type flowRow struct {
 	instantNow
-	Flow  scopeKey
-	Jobs  int64
-	Since time.Time
-	For   scopeKey
-	Why   string
-	Until time.Time
-	Known bool // the reason is known, as far as it can be
+	Flow scopeKey
+	// Without is the fair scope in a row of jobs that have no key of it.
+	Without string
+	Jobs    int64
+	Since   time.Time
+	For     scopeKey
+	// Others is how many other scope keys the jobs wait for.
+	Others int64
+	Why    string
+	Until  time.Time
+	Known  bool // the reason is known, as far as it can be
 	// Same is the number of flows that a row stands for, 0 in a row of one flow. They wait for the
 	// same scope key or, if For is empty, each for a limit of its own.
 	Same int
@@ -239,8 +243,13 @@ const itsTurn = "its turn has not come"
 func (b *board) flowRows(w view.Waiting) []flowRow {
 	rows := make([]flowRow, len(w.Rows))
 	for i, r := range w.Rows {
-		rows[i] = flowRow{instantNow: instantNow{b.now}, Jobs: r.Jobs, Since: r.Since, For: scopeKey{r.Scope, r.Key}}
-		if fair := b.process.fair(); fair != "" && fair != throttle.Global && r.Flow != "" {
+		rows[i] = flowRow{instantNow: instantNow{b.now}, Jobs: r.Jobs, Since: r.Since, For: scopeKey{r.Scope, r.Key},
+			Others: int64(r.Others)}
+		switch fair := b.process.fair(); {
+		case fair == "" || fair == throttle.Global:
+		case r.Flow == "":
+			rows[i].Without = fair
+		default:
 			rows[i].Flow = scopeKey{fair, r.Flow}
 		}
 		if s := b.keys[rows[i].For]; s != nil && s.err == nil {

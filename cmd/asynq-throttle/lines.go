@@ -70,7 +70,11 @@ func writeLines(g *page, w view.Waiting) {
 	g.line("in line: %s of %s in %s", view.Many(w.Jobs, "job"), view.Many(w.Flows, "flow"), view.Many(w.Lanes, "lane"))
 	var rows [][]string
 	for _, r := range w.Rows {
-		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now),
+		under := scopeKey(r.Scope, r.Key)
+		if r.Others > 0 {
+			under += " and " + view.Many(r.Others, "other")
+		}
+		row := []string{under, strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now),
 			cmp.Or(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
 		switch w.By {
 		case view.ByKey:

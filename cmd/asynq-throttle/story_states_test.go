@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -112,5 +113,20 @@ func TestRunningTimesThatAreNotKnown(t *testing.T) {
 		wants(t, client, "job smtp page-3 --json", `"earliest": true`)
 		wants(t, client, "forecast smtp --key host=a", "at the earliest: how long jobs run under a running limit is not known")
 		wants(t, client, "forecast smtp --key host=a --json", `"earliest": true`)
+	})
+}
+
+// TestFlowThatWaitsForSeveral: the row of a flow whose jobs wait for several scope keys does not name one for all.
+func TestFlowThatWaitsForSeveral(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := opened(t, client, scopes, 1)
+		for _, domain := range []string{"a", "b", "c"} {
+			if _, err := inspect.New(th).Pause(t.Context(), "domain", domain, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			reserveMany(t, th, 1, domain, map[string]string{"tenant": "acme", "domain": domain})
+		}
+		wants(t, client, "lines smtp --by flow", "acme  domain a and 2 others  3 ")
 	})
 }

@@ -30,12 +30,14 @@ type Row struct {
 	Lane string            `json:"lane,omitempty"`
 	// Priority is the priority of a lane's jobs.
 	Priority int `json:"priority,omitempty"`
-	// Scope and Key name the scope key that has no room for the oldest job.
-	Scope string `json:"scope"`
-	Key   string `json:"key,omitempty"`
-	Flows int    `json:"flows"`
-	Lanes int    `json:"lanes"`
-	Jobs  int64  `json:"jobs"`
+	// Scope and Key name the scope key that has no room for the oldest job. Others is how many other scope keys the
+	// row's jobs wait for.
+	Scope  string `json:"scope"`
+	Key    string `json:"key,omitempty"`
+	Others int    `json:"others,omitempty"`
+	Flows  int    `json:"flows"`
+	Lanes  int    `json:"lanes"`
+	Jobs   int64  `json:"jobs"`
 	// Since is when the oldest of the lanes' first jobs came; zero if unknown.
 	Since time.Time `json:"since,omitzero"`
 	// Why is the pause or the limit. Until is when the pause ends, or the limit has room for one
@@ -44,6 +46,7 @@ type Row struct {
 	Until time.Time `json:"until,omitzero"`
 
 	flows map[string]bool
+	under map[[2]string]bool // the scope keys for which its jobs wait
 }
 
 // Waiting is all waiting jobs in rows, the oldest first.
@@ -98,7 +101,7 @@ func Rows(lanes []inspect.Lane, by By, filter Filter, most int) Waiting {
 	}
 	w.Flows, w.InAll = len(flows), len(rows)
 	for _, r := range rows {
-		r.Flows = len(r.flows)
+		r.Flows, r.Others = len(r.flows), len(r.under)-1
 		w.Rows = append(w.Rows, *r)
 	}
 	slices.SortFunc(w.Rows, older)
@@ -117,7 +120,7 @@ func add(rows map[string]*Row, by By, l inspect.Lane) {
 	}
 	r := rows[name]
 	if r == nil {
-		r = &Row{Scope: l.Scope, Key: l.Key, flows: make(map[string]bool)}
+		r = &Row{Scope: l.Scope, Key: l.Key, flows: make(map[string]bool), under: make(map[[2]string]bool)}
 		rows[name] = r
 		switch by {
 		case ByFlow:
@@ -129,7 +132,7 @@ func add(rows map[string]*Row, by By, l inspect.Lane) {
 	if r.Since.IsZero() {
 		r.Since = l.Since
 	}
-	r.flows[l.Flow] = true
+	r.flows[l.Flow], r.under[[2]string{l.Scope, l.Key}] = true, true
 	r.Lanes++
 	r.Jobs += l.Jobs
 }

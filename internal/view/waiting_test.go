@@ -23,3 +23,18 @@ func TestClosedByALimitThatEnds(t *testing.T) {
 		t.Errorf("with an end: %q until %s", why, until)
 	}
 }
+
+// TestRowsCountOtherScopeKeys: a row of jobs that wait for several scope keys says for how many.
+func TestRowsCountOtherScopeKeys(t *testing.T) {
+	t.Parallel()
+	lanes := []inspect.Lane{{Name: "1", Flow: "acme", Scope: "domain", Key: "a", Jobs: 1},
+		{Name: "2", Flow: "acme", Scope: "domain", Key: "b", Jobs: 5}, {Name: "3", Flow: "acme", Scope: "domain", Key: "b"},
+		{Name: "4", Flow: "other", Scope: "domain", Key: "b", Jobs: 2}}
+	for by, others := range map[view.By][]int{view.ByFlow: {1, 0}, view.ByKey: {0, 0}, view.ByLane: {0, 0, 0, 0}} {
+		for i, row := range view.Rows(lanes, by, view.Filter{}, 9).Rows {
+			if row.Others != others[i] {
+				t.Errorf("by %s: row %d waits for %d others, want %d", by, i, row.Others, others[i])
+			}
+		}
+	}
+}
