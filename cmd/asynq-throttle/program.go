@@ -102,6 +102,8 @@ func (p *program) explain(err error) string {
 		return "interrupted"
 	case errors.As(err, &url):
 		return text + "; give a URL with -u or REDIS_URL, such as redis://user:password@host:6379/0"
+	case strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command"):
+		return text + "; docs/operations.md, “Permissions”, has the rules of a user who looks, and of one who changes"
 	case errors.As(err, &unavailable) && unavailable.Failure != "timeout" && unavailable.Failure != "other":
 		return text + "; docs/operations.md, “When Redis cannot decide”, says what to do"
 	}

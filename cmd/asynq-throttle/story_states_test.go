@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -129,4 +130,41 @@ func TestFlowThatWaitsForSeveral(t *testing.T) {
 		}
 		wants(t, client, "lines smtp --by flow", "acme  domain a and 2 others  3 ")
 	})
+}
+
+// TestRightsThatLack: the error for a user without a right names the page with the rules. With asynq's keys the user who
+// looks may ask about tasks.
+func TestRightsThatLack(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	world(t, client)
+	allow := func(rules string) {
+		t.Helper()
+		args := append([]any{"ACL", "SETUSER", "viewer"}, anys(strings.Fields(rules))...)
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow("on >s resetkeys ~thr:* resetchannels -@all +ping +hello +auth +info +scan +evalsha +script|load +exists +get " +
+		"+getrange +hget +hgetall +hlen +hmget +hscan +lindex +llen +lrange +mget +time +zcard +zrange +zrangebyscore " +
+		"+zscan +zscore")
+	addr := "viewer:s@" + client.Options().Addr
+	for _, line := range []string{"job smtp lone", "pause smtp domain x --for 1h"} {
+		r := asked(t, addr, strings.Fields(line)...)
+		if r.status != failed || !strings.Contains(r.errs, "docs/operations.md, “Permissions”") {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+	allow("~asynq:* +smembers +sismember +eval")
+	if r := asked(t, addr, "job", "smtp", "lone"); r.status != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func anys(texts []string) []any {
+	list := make([]any, len(texts))
+	for i, text := range texts {
+		list[i] = text
+	}
+	return list
 }
