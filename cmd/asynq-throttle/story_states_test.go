@@ -71,7 +71,7 @@ func TestNoProcessIsAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants(t, client, "status smtp", ": 0 processes, nothing starts until one runs\n")
-		wants(t, client, "job smtp acm-4", "No process of the throttle is alive, so nothing starts.\nStart a worker.\n")
+		wants(t, client, "job smtp acm-4", "No process of the throttle is alive, so nothing starts.\nStart a worker, or look at its log.\n")
 		wants(t, client, "job smtp acm-4", "; 7 are in line in all\n")
 	})
 }

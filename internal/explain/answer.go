@@ -18,7 +18,10 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	case e.Why != "":
 		e.Help = helpOf[e.cause()]
 	case e.idle && e.State != Unknown:
-		e.Why, e.Help = "no process of the throttle is alive, so nothing starts", "Start a worker."
+		e.Why, e.Help = "no process of the throttle is alive, so nothing starts", startWorker
+	case e.unpulled():
+		e.Why = "no worker has looked at the line for " + view.Span(e.Now.Sub(e.looked)) + ", so nothing starts"
+		e.Help = startWorker
 	case e.State == Booked:
 		e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
 	case e.State == Overdue:
@@ -33,6 +36,16 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	default:
 		e.Why = "the throttle knows nothing of it: it has not asked yet, was given back, or has started"
 	}
+}
+
+const startWorker = "Start a worker, or look at its log."
+
+// patience is how long after its time a queue may stand without a look: workers pull several times a second.
+const patience = 30 * time.Second
+
+// unpulled reports whether no worker pulls the line in which the job waits.
+func (e *Explanation) unpulled() bool {
+	return e.State == Waiting && !e.looked.IsZero() && e.Now.Sub(e.looked) > patience
 }
 
 // The reasons why asynq holds a task back.
@@ -50,10 +63,10 @@ var helpOf = map[string]string{
 	gone:        "The workers take it out of line when its turn comes, and asynq-throttle purge does so now.",
 }
 
-// Held reports whether the job does not start when its turn comes: asynq holds its task back, no process is alive, or
-// its deadline is before.
+// Held reports whether the job does not start when its turn comes: asynq holds its task back, no process is alive or
+// pulls, or its deadline is before.
 func (e *Explanation) Held() bool {
-	return e.cause() != "" || e.idle && e.State != Unknown || e.late()
+	return e.cause() != "" || e.idle && e.State != Unknown || e.unpulled() || e.late()
 }
 
 // late reports whether the job in line is expected to start after its task's deadline.

@@ -51,6 +51,8 @@ type Explanation struct {
 
 	gone bool // asynq has the queue of the job's task, and no such task
 	idle bool // no process of the throttle is alive
+
+	looked time.Time // when a pull looks at its lane's queue; zero if unknown
 }
 
 // Binding is a limit of a scope key, or its pause if it has no limit.
@@ -194,7 +196,7 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 	result := Explanation{
 		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
 		Slot: e.Slot, Arrived: e.Arrived, Priority: e.Priority, Before: e.Before, Waiting: e.Waiting,
-		Expected: e.Expected, Guessed: e.Guessed,
+		Expected: e.Expected, Guessed: e.Guessed, looked: e.Looked,
 	}
 	switch {
 	case !e.Slot.IsZero():
