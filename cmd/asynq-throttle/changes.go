@@ -30,8 +30,12 @@ func (p *program) changes() *cobra.Command {
 				Changes  []inspect.Change `json:"changes"`
 				InAll    int              `json:"changes_in_all"`
 			}{args[0], append([]inspect.Change{}, all[:min(p.limit, len(all))]...), len(all)}
+			now, err := p.now(cmd.Context())
+			if err != nil {
+				return err
+			}
 			return p.print(result, func(g *page) {
-				writeChanges(g, result.Changes)
+				writeChanges(g, result.Changes, now)
 				g.more(len(result.Changes), result.InAll)
 			})
 		}),
@@ -40,13 +44,12 @@ func (p *program) changes() *cobra.Command {
 	return cmd
 }
 
-func writeChanges(g *page, all []inspect.Change) {
+func writeChanges(g *page, all []inspect.Change, now time.Time) {
 	if len(all) == 0 {
 		g.line("nothing was changed at run time within a month")
 		return
 	}
 	var rows [][]string
-	now := time.Now()
 	for _, c := range all {
 		of := target{scope: c.Scope, key: c.Key}
 		c.Before, c.After = view.ChangeTexts(c)

@@ -43,11 +43,15 @@ func (p *program) check() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := checkedOf(ctx, th)
+			now, err := p.now(ctx)
 			if err != nil {
 				return err
 			}
-			if err := p.print(c, func(g *page) { writeCheck(g, c) }); err != nil {
+			c, err := checkedOf(ctx, th, now)
+			if err != nil {
+				return err
+			}
+			if err := p.print(c, func(g *page) { writeCheck(g, c, now) }); err != nil {
 				return err
 			}
 			for _, f := range c.Findings {
@@ -60,7 +64,7 @@ func (p *program) check() *cobra.Command {
 	}
 }
 
-func checkedOf(ctx context.Context, th *inspect.Inspector) (checked, error) {
+func checkedOf(ctx context.Context, th *inspect.Inspector, now time.Time) (checked, error) {
 	c := checked{Throttle: th.Name(), Findings: []finding{}, Differences: map[string][]string{}}
 	found, err := th.Check(ctx)
 	var faulty *inspect.CheckError
@@ -78,9 +82,9 @@ func checkedOf(ctx context.Context, th *inspect.Inspector) (checked, error) {
 		c.Findings = append(c.Findings, finding{"note", "settings",
 			"what is set at run time cannot be read: " + err.Error(), "allow SCAN"})
 	}
-	for _, s := range view.Forgotten(set, time.Now()) {
+	for _, s := range view.Forgotten(set, now) {
 		c.Findings = append(c.Findings, finding{
-			"note", "settings", "set without an end a week ago or longer: " + settingText(s, time.Now()),
+			"note", "settings", "set without an end a week ago or longer: " + settingText(s, now),
 			"take it back, or set it anew with --for or --until",
 		})
 	}
@@ -93,7 +97,7 @@ func checkedOf(ctx context.Context, th *inspect.Inspector) (checked, error) {
 	return c, err
 }
 
-func writeCheck(g *page, c checked) {
+func writeCheck(g *page, c checked, now time.Time) {
 	for _, f := range c.Findings {
 		severity := coloured(f.Severity)
 		if f.Severity != "note" {
@@ -102,7 +106,6 @@ func writeCheck(g *page, c checked) {
 		g.line("%s: %s; %s", severity, f.Text, f.Remedy)
 	}
 	var rows [][]string
-	now := time.Now()
 	for _, process := range c.Processes {
 		alike := "as the newest"
 		if what := c.Differences[process.ID]; len(what) > 0 {

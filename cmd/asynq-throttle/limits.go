@@ -79,7 +79,11 @@ func (p *program) limitsGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.print(c, func(g *page) { writeConfiguration(g, c) })
+			now, err := p.now(ctx)
+			if err != nil {
+				return err
+			}
+			return p.print(c, func(g *page) { writeConfiguration(g, c, now) })
 		}),
 	}
 }
@@ -104,7 +108,7 @@ func configurationOf(ctx context.Context, th *inspect.Inspector, scope string) (
 	return c, err
 }
 
-func writeConfiguration(g *page, c configuration) {
+func writeConfiguration(g *page, c configuration, now time.Time) {
 	for _, s := range c.Scopes {
 		g.line("%s: %s%s", s.Name, limitsText(s.Limits), modeText(s.Mode))
 	}
@@ -114,7 +118,7 @@ func writeConfiguration(g *page, c configuration) {
 	}
 	g.line("set at run time:")
 	for _, s := range c.Set {
-		g.line("  %s", settingText(s, time.Now()))
+		g.line("  %s", settingText(s, now))
 	}
 }
 

@@ -45,7 +45,11 @@ func (p *program) ls() *cobra.Command {
 				}
 				result.Throttles = append(result.Throttles, of)
 			}
-			return p.print(result, func(g *page) { writeList(g, result.Throttles) })
+			now, err := p.now(ctx)
+			if err != nil {
+				return err
+			}
+			return p.print(result, func(g *page) { writeList(g, result.Throttles, now) })
 		}),
 	}
 }
@@ -74,14 +78,14 @@ func (p *program) listed(ctx context.Context, name string) (listed, error) {
 	return of, err
 }
 
-func writeList(g *page, throttles []listed) {
+func writeList(g *page, throttles []listed, now time.Time) {
 	if len(throttles) == 0 {
 		g.line("no throttle: no process has published one in this Redis within a day")
 		return
 	}
 	var rows [][]string
 	for _, of := range throttles {
-		rows = append(rows, []string{of.Name, strconv.Itoa(of.Processes), at(of.Seen, time.Now()), of.State, yes(of.Alike)})
+		rows = append(rows, []string{of.Name, strconv.Itoa(of.Processes), at(of.Seen, now), of.State, yes(of.Alike)})
 	}
 	g.table([]string{"THROTTLE", "PROCESSES", "LAST SEEN", "STATE", "ALIKE"}, rows)
 }

@@ -79,13 +79,17 @@ func (p *program) showModes(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	now, err := p.now(ctx)
+	if err != nil {
+		return err
+	}
 	return p.print(c, func(g *page) {
 		for _, s := range c.Scopes {
 			g.line("%s: %s", s.Name, s.Mode)
 		}
 		for _, s := range c.Set {
 			if s.What == "mode" {
-				g.line("set: %s", settingText(s, time.Now()))
+				g.line("set: %s", settingText(s, now))
 			}
 		}
 	})

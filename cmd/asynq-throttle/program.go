@@ -208,6 +208,15 @@ func (p *program) open(ctx context.Context) error {
 	return nil
 }
 
+// now returns the present on Redis' clock, in the reader's zone. This machine's clock may differ.
+func (p *program) now(ctx context.Context) (time.Time, error) {
+	now, err := p.client.Time(ctx).Result()
+	if err != nil {
+		return now, fmt.Errorf("the time of Redis cannot be read: %w", err)
+	}
+	return now.Local(), nil
+}
+
 // address returns a URL without its secrets.
 func address(url string) string {
 	scheme, rest, is := strings.Cut(url, "://")

@@ -40,7 +40,11 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if err != nil {
 				return err
 			}
-			limits, until, err := p.steered(ctx, of, verb, changed)
+			now, err := p.now(ctx)
+			if err != nil {
+				return err
+			}
+			limits, until, err := p.steered(ctx, of, verb, now, changed)
 			if err != nil {
 				return err
 			}
@@ -48,8 +52,8 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if err != nil {
 				return err
 			}
-			if end.IsZero() {
-				end = until
+			if end.IsZero() && !until.IsZero() {
+				end = time.Now().Add(until.Sub(now)) // a change ends as far from now as this clock says
 			}
 			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
 				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
@@ -63,7 +67,7 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 
 // steered returns the limits in force with their ramps changed, and when they end by themselves. It is an error if that
 // changes nothing.
-func (p *program) steered(ctx context.Context, of target, verb string,
+func (p *program) steered(ctx context.Context, of target, verb string, now time.Time,
 	changed func(throttle.Limit, time.Time) throttle.Limit) (limits []throttle.Limit, until time.Time, err error) {
 	if limits, until, err = inForce(ctx, of); err != nil {
 		return nil, until, err
@@ -71,7 +75,7 @@ func (p *program) steered(ctx context.Context, of target, verb string,
 	had, ramps, same := limitsText(limits), 0, true
 	for i, l := range limits {
 		if l.Ramp != "" {
-			limits[i] = changed(l, time.Now())
+			limits[i] = changed(l, now)
 			ramps, same = ramps+1, same && limits[i] == l
 		}
 	}

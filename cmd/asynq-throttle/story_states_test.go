@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -157,6 +158,25 @@ func TestRightsThatLack(t *testing.T) {
 	}
 	allow("~asynq:* +smembers +sismember +eval")
 	if r := asked(t, addr, "job", "smtp", "lone"); r.status != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestTimesAreOnRedisClock: where the clock of this machine differs, it says how far times are by Redis' clock.
+func TestTimesAreOnRedisClock(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.SetTime(time.Now().Add(48 * time.Hour))
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	opened(t, client, scopes, 1)
+	wants(t, client, "pause smtp domain a --for 1h", "pause of domain a: until ")
+	wants(t, client, "limits set smtp tenant a 5/1h --for 1h", "limits of tenant a: 5/1h until ")
+	wants(t, client, "mode smtp tenant shadow --for 1h", "mode of all keys of tenant: shadow until ")
+	for _, line := range []string{"limits get smtp", "mode smtp", "changes smtp"} {
+		wants(t, client, line, "(in 1h0m)")
+	}
+	if r := asked(t, client.Options().Addr, "ls"); !strings.Contains(r.out, "(now)") && !strings.Contains(r.out, "s ago)") {
 		t.Errorf("%+v", r)
 	}
 }
