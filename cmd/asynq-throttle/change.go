@@ -196,6 +196,9 @@ func settingWord(what, text string) string {
 func writeChange(g *page, of target, c changed) {
 	if c.Undo == "" {
 		g.line("%s of %s: nothing has changed, it is %s", c.What, of, settingWord(c.What, c.After))
+		if c.What == "pause" && c.After != "" {
+			g.line("a second pause does not shorten the first: end that by asynq-throttle resume%s", of.args())
+		}
 		return
 	}
 	now := settingWord(c.What, c.After)
