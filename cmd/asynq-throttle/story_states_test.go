@@ -102,6 +102,24 @@ func TestTaskThatWillNotStart(t *testing.T) {
 	})
 }
 
+// TestJobHeavierThanALimit: a job in line that takes more units than a limit which was set since says so, and until when.
+func TestJobHeavierThanALimit(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := opened(t, client, scopes, 1)
+		reserveMany(t, th, 2, "mail", map[string]string{"tenant": "acme"})
+		heavy := throttle.Job{ID: "heavy", Weight: 2, Keys: map[string]string{"tenant": "acme"}}
+		if _, err := th.Reserve(t.Context(), heavy); err != nil {
+			t.Fatal(err)
+		}
+		const why = "It takes 2 units of tenant acme, more than its limit 1/1h"
+		wants(t, client, "limits set smtp tenant acme 1/1h", "undo")
+		wants(t, client, "job smtp heavy", why+"; never, unless limits change.\nA higher limit of tenant acme would help.\n")
+		wants(t, client, "limits set smtp tenant acme 1/1h --for 20m", "undo")
+		wants(t, client, "job smtp heavy", why+", until ")
+	})
+}
+
 // TestRunningTimesThatAreNotKnown: a start under a running limit is the earliest where it is not known how long jobs
 // run.
 func TestRunningTimesThatAreNotKnown(t *testing.T) {

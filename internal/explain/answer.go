@@ -173,6 +173,10 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 		}
 	case limit.Hours != "":
 		e.Why, e.Help = fmt.Sprintf("%s is %s", key, hoursText(binds)), "Other hours would let its jobs start sooner."
+	case exceeds(of.Costs[binds.Scope], limit):
+		e.Why = fmt.Sprintf("it takes %d units of %s, more than its limit %s", of.Costs[binds.Scope], key,
+			view.LimitText(limit))
+		e.Help, e.heavy, e.Until = raise, binds.Ends.IsZero(), binds.Ends
 	case limit.Units == 0:
 		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, view.LimitText(limit)), raise
 	case binds.Scope == in.fair || here.flows <= 1:
@@ -183,6 +187,11 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 			here, here.flows)
 		e.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share or a higher priority.", key)
 	}
+}
+
+// exceeds reports whether a job takes more units than a limit ever has: the limit was set after the job came.
+func exceeds(units int64, limit throttle.Limit) bool {
+	return limit.Units > 0 && limit.Ramp == "" && units > limit.Units
 }
 
 // hoursText says until when the hours of a scope key are closed.
@@ -220,7 +229,7 @@ func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throt
 			continue
 		}
 		for _, l := range u.Limits {
-			if l.Limit.Units == 0 {
+			if l.Limit.Units == 0 || exceeds(of.Costs[u.Scope], l.Limit) {
 				return u, l.Limit, true
 			}
 			if at := alone(of, u, l, in); at.After(last) {

@@ -52,6 +52,8 @@ type Explanation struct {
 	gone bool // asynq has the queue of the job's task, and no such task
 	idle bool // no process of the throttle is alive
 
+	heavy bool // the job takes more units than a limit without an end
+
 	looked time.Time // when a pull looks at its lane's queue; zero if unknown
 }
 
@@ -189,7 +191,7 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (task 
 
 // Never reports whether the job never starts unless limits change, rather than at an unknown time.
 func (e *Explanation) Never() bool {
-	return slices.ContainsFunc(e.Limits, func(l LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
+	return e.heavy || slices.ContainsFunc(e.Limits, func(l LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
 }
 
 func explanationOf(name string, e inspect.Explanation) Explanation {
