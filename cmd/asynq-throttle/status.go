@@ -83,8 +83,16 @@ func writeWaiting(g *page, s view.Status) {
 	}
 	g.line("in line     %s of %s in %s", view.Many(s.Jobs, "job"), view.Many(s.Flows, "flow"), view.Many(s.Lanes, "lane"))
 	if r := s.Oldest; r != nil {
-		g.line("oldest      %s, for %s, under %s: %s, until %s", cmp.Or(plain(r.Flow), "–"), since(r.Since, s.Now),
-			scopeKey(r.Scope, r.Key), cmp.Or(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
+		until := ""
+		switch {
+		case r.Until.IsZero():
+		case view.Leased(r.Why) && r.Until.After(s.Now):
+			until = ", room " + roomAt(r.Why, r.Until, s.Now)
+		default:
+			until = ", until " + at(r.Until, s.Now)
+		}
+		g.line("oldest      %s, for %s, under %s: %s%s", cmp.Or(plain(r.Flow), "–"), since(r.Since, s.Now),
+			scopeKey(r.Scope, r.Key), cmp.Or(r.Why, "its turn"), until)
 	}
 }
 

@@ -129,6 +129,7 @@ func TestRunningTimesThatAreNotKnown(t *testing.T) {
 			Limits: []throttle.Limit{throttle.Running(2)}})
 		th := opened(t, client, running, 1)
 		reserveMany(t, th, 4, "page", map[string]string{"host": "a"})
+		wants(t, client, "status smtp", "under host a: 2/running, 2 used, 0 booked, room by ")
 		wants(t, client, "job smtp page-3", " at the earliest: how long jobs run is not known.\n")
 		wants(t, client, "job smtp page-3 --json", `"earliest": true`)
 		wants(t, client, "forecast smtp --key host=a", "at the earliest: how long jobs run under a running limit is not known")
