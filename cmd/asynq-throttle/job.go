@@ -109,7 +109,7 @@ func startText(e explain.Explanation) string {
 	switch {
 	case e.Held():
 		return ""
-	case e.State == explain.Booked:
+	case e.State == explain.Booked && e.Until.Equal(e.Slot):
 		return "; it starts " + at(e.Slot, e.Now)
 	case e.State == explain.Waiting && !e.Expected.IsZero():
 		about := ""

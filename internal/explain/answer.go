@@ -23,7 +23,7 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 		e.Why = "no worker has looked at the line for " + view.Span(e.Now.Sub(e.looked)) + ", so nothing starts"
 		e.Help = startWorker
 	case e.State == Booked:
-		e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
+		e.booked(of)
 	case e.State == Overdue:
 		e.Why, e.Help = "it did not come to its slot", "Asked for again, it comes to the front of its lane."
 	case e.State == Waiting:
@@ -115,6 +115,18 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 			return "it has not asked yet, and asynq keeps it for its time", t.Next
 		}
 		return "", time.Time{}
+	}
+}
+
+// booked fills in the slot of a booked job, or the pause that began after the booking and lasts longer.
+func (e *Explanation) booked(of inspect.Explanation) {
+	e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
+	for _, u := range of.Usage {
+		if u.Paused.After(e.Until) {
+			e.Why = fmt.Sprintf("%s is paused beyond its slot; it then comes to the front of its lane",
+				view.ScopeKey(u.Scope, u.Key))
+			e.Until, e.Expected, e.Help = u.Paused, time.Time{}, "Resume it to let its jobs start sooner."
+		}
 	}
 }
 

@@ -168,3 +168,26 @@ func TestHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestBookedUnderAPause: a job does not start at its slot where a pause began after the booking.
+func TestBookedUnderAPause(t *testing.T) {
+	t.Parallel()
+	slot := noon.Add(time.Minute)
+	for _, c := range []struct {
+		paused time.Duration
+		why    string
+		until  time.Time
+	}{
+		{time.Hour, "tenant acme is paused beyond its slot; it then comes to the front of its lane", noon.Add(time.Hour)},
+		{time.Second, "it has a slot, at which all its limits have room", slot},
+		{0, "it has a slot, at which all its limits have room", slot},
+	} {
+		u := usageOf("tenant", "acme")
+		u.Paused = noon.Add(c.paused)
+		e := explanationOf("smtp", inspect.Explanation{Now: noon, Slot: slot, Expected: slot})
+		e.answer(inspect.Explanation{Now: noon, Slot: slot, Usage: []inspect.Usage{u}}, crowd{})
+		if e.Why != c.why || !e.Until.Equal(c.until) || e.Expected.IsZero() == (c.until == slot) {
+			t.Errorf("paused for %s: %q until %s, expected %s", c.paused, e.Why, e.Until, e.Expected)
+		}
+	}
+}
