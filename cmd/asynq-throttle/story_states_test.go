@@ -72,7 +72,8 @@ func TestNoProcessIsAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants(t, client, "status smtp", ": 0 processes, nothing starts until one runs\n")
-		wants(t, client, "job smtp acm-4", "No process of the throttle is alive, so nothing starts.\nStart a worker, or look at its log.\n")
+		wants(t, client, "job smtp acm-4",
+			"No process of the throttle is alive, so nothing starts.\nStart a worker, or look at its log.\n")
 		wants(t, client, "job smtp acm-4", "; 7 are in line in all\n")
 	})
 }
@@ -102,7 +103,8 @@ func TestTaskThatWillNotStart(t *testing.T) {
 	})
 }
 
-// TestJobHeavierThanALimit: a job in line that takes more units than a limit which was set since says so, and until when.
+// TestJobHeavierThanALimit: a job in line that takes more units than a limit which was set since says so, and until
+// when.
 func TestJobHeavierThanALimit(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -132,7 +134,8 @@ func TestRunningTimesThatAreNotKnown(t *testing.T) {
 		wants(t, client, "status smtp", "under host a: 2/running, 2 used, 0 booked, room by ")
 		wants(t, client, "job smtp page-3", " at the earliest: how long jobs run is not known.\n")
 		wants(t, client, "job smtp page-3 --json", `"earliest": true`)
-		wants(t, client, "forecast smtp --key host=a", "at the earliest: how long jobs run under a running limit is not known")
+		wants(t, client, "forecast smtp --key host=a",
+			"at the earliest: how long jobs run under a running limit is not known")
 		wants(t, client, "forecast smtp --key host=a --json", `"earliest": true`)
 	})
 }
@@ -152,8 +155,8 @@ func TestFlowThatWaitsForSeveral(t *testing.T) {
 	})
 }
 
-// TestRightsThatLack: the error for a user without a right names the page with the rules. With asynq's keys the user who
-// looks may ask about tasks.
+// TestRightsThatLack: the error for a user without a right names the page with the rules. With asynq's keys the user
+// who looks may ask about tasks.
 func TestRightsThatLack(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
@@ -195,7 +198,8 @@ func TestTimesAreOnRedisClock(t *testing.T) {
 	for _, line := range []string{"limits get smtp", "mode smtp", "changes smtp"} {
 		wants(t, client, line, "(in 1h0m)")
 	}
-	if r := asked(t, client.Options().Addr, "ls"); !strings.Contains(r.out, "(now)") && !strings.Contains(r.out, "s ago)") {
+	if r := asked(t, client.Options().Addr, "ls"); !strings.Contains(r.out, "(now)") &&
+		!strings.Contains(r.out, "s ago)") {
 		t.Errorf("%+v", r)
 	}
 }
