@@ -186,7 +186,7 @@ func TestBookedUnderAPause(t *testing.T) {
 		u.Paused = noon.Add(c.paused)
 		e := explanationOf("smtp", inspect.Explanation{Now: noon, Slot: slot, Expected: slot})
 		e.answer(inspect.Explanation{Now: noon, Slot: slot, Usage: []inspect.Usage{u}}, crowd{})
-		if e.Why != c.why || !e.Until.Equal(c.until) || e.Expected.IsZero() == (c.until == slot) {
+		if e.Why != c.why || !e.Until.Equal(c.until) || e.Expected.IsZero() == c.until.Equal(slot) {
 			t.Errorf("paused for %s: %q until %s, expected %s", c.paused, e.Why, e.Until, e.Expected)
 		}
 	}
