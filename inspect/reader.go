@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
@@ -66,9 +68,6 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 			r.now = accounts[i].Now
 			r.Snapshot.Keys = append(r.Snapshot.Keys, r.snapshot(&accounts[i], name))
 		}
-		if err := r.readSettings(ctx, some); err != nil {
-			return err
-		}
 	}
 	if r.now.IsZero() {
 		p, err := r.Page(ctx, wire.LinesClaims, 0) // only its time is used
@@ -76,6 +75,31 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 			return err
 		}
 		r.now = wire.Instant(p.Now)
+	}
+	return r.readSettings(ctx)
+}
+
+// readSettings reads the limits that some scope keys have of their own, and what is set for scopes. A client that
+// takes no plain commands cannot read them: what is in force then counts as set without an end.
+func (r *reader) readSettings(ctx context.Context) error {
+	if _, plain := r.in.Client().(redis.Cmdable); !plain {
+		r.takeInForce()
+		return nil
+	}
+	var own []string
+	for _, k := range r.Snapshot.Keys {
+		if r.accounts[k.Name].SetFor == "key" {
+			own = append(own, k.Name)
+		}
+	}
+	for some := range slices.Chunk(own, mostNames) {
+		headers, err := r.headers(ctx, some)
+		if err != nil {
+			return err
+		}
+		for i, name := range some {
+			r.note(wire.ReadKeySettings(name, headers[i]))
+		}
 	}
 	control, err := r.value(ctx, wire.ControlKey(r.name))
 	if err != nil {
@@ -85,20 +109,14 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	return nil
 }
 
-// readSettings reads the limits that some scope keys have of their own.
-func (r *reader) readSettings(ctx context.Context, names []string) error {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.accounts[name].SetFor != "key" })
-	if len(names) == 0 {
-		return nil
+// takeInForce takes the limits and the modes in force as set without an end.
+func (r *reader) takeInForce() {
+	for _, k := range r.Snapshot.Keys {
+		a := r.accounts[k.Name]
+		r.Snapshot.Set = append(r.Snapshot.Set,
+			line.Setting{Name: k.Name, Limits: append([]line.Limit{}, r.asRun(a.Scope, a.counted)...), Ends: line.Never},
+			line.Setting{Name: a.Scope, Mode: line.Mode(wire.Modes[a.Mode]), Ends: line.Never})
 	}
-	headers, err := r.headers(ctx, names)
-	if err != nil {
-		return err
-	}
-	for i, name := range names {
-		r.note(wire.ReadKeySettings(name, headers[i]))
-	}
-	return nil
 }
 
 // note adds the limits and the modes among settings to the snapshot.
