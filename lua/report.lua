@@ -1,10 +1,11 @@
 -- Purpose: let a scope key follow its upstream.
 -- ARGV[4] name of the scope key
--- ARGV[5] "refused started wait floor"
+-- ARGV[5] "refused started wait floor margin"
 --   refused: 1 if the upstream refused, else 0
 --   started: when the upstream was asked, us; 0: now
 --   wait: for how long the upstream asks to wait, us; 0: it does not say
 --   floor: the smallest served share, thousandths
+--   margin: by how much each window is longer than the upstream's, us
 -- ARGV[6] what the upstream says of its windows "window/units/remaining,..."
 --   window, us, 0: the shortest; remaining: units that are left, -1: it does not say
 -- Reply: now, next
@@ -19,7 +20,7 @@ local FIRST, MOST = 1000000, 300000000 -- us that a scope key is closed for afte
 
 -- Read.
 local name = ARGV[4]
-local refused, started, wait, least = match(ARGV[5], '^([01]) (%d+) (%d+) (%d+)$')
+local refused, started, wait, least, margin = match(ARGV[5], '^([01]) (%d+) (%d+) (%d+) (%d+)$')
 refused, started, wait, least = refused == '1', tonumber(started), tonumber(wait), tonumber(least)
 local control = read_control()[2]
 check_line()
@@ -31,10 +32,8 @@ local function shortest()
   local length = 0
   for i = 1, #key.limits do
     local limit = key.limits[i]
-    if limit.units > 0 and (length == 0 or limit.kind.slides) then
-      length = limit.length
-      if limit.kind.slides then break end
-    end
+    if limit.units > 0 and limit.kind.slides then return limit.length end
+    if limit.units > 0 and length == 0 then length = limit.length end
   end
   return length
 end
@@ -43,11 +42,12 @@ local window = shortest()
 -- What the upstream says of limits that the scope key has, and the share of them that it serves.
 local said, ceiling = {}, 1000
 for of, units, remaining in gmatch(key.mode ~= OFF and ARGV[6] or '', '(%d+)/(%d+)/(%-?%d+),?') do
-  of = of == '0' and window or tonumber(of)
   for i = 1, #key.limits do
     local limit = key.limits[i]
     local has = units_at(key, limit, now)
-    if limit.kind.settled and limit.length == of and has > 0 then
+    -- Only windows are longer by a margin.
+    local length = of == '0' and window or limit.kind.slides and of + margin or tonumber(of)
+    if limit.kind.settled and limit.length == length and has > 0 then
       said[#said + 1] = { limit = limit, remaining = tonumber(remaining) }
       if tonumber(units) < has then ceiling = min(ceiling, max(least, floor(units / has * 1000))) end
     end

@@ -52,11 +52,12 @@ func (m *machine) report(t *rapid.T) {
 		Refused: rapid.Bool().Draw(t, "refused"),
 		Wait:    rapid.SampledFrom([]int64{0, 0, 1, second, 90 * second}).Draw(t, "asks to wait"),
 		Floor:   rapid.SampledFrom([]int64{1, 100, 500, 999}).Draw(t, "floor"),
+		Margin:  rapid.SampledFrom([]int64{0, 0, second}).Draw(t, "margin"),
 	}
 	r.Started = rapid.SampledFrom([]int64{0, m.now, m.now - second, m.now - 60*second}).Draw(t, "started")
 	for range rapid.IntRange(0, 2).Draw(t, "windows told") {
 		r.Limits = append(r.Limits, line.ReportedLimit{
-			Window: rapid.SampledFrom([]int64{0, second, 7 * second, 60 * second, 3600 * second,
+			Window: rapid.SampledFrom([]int64{0, second, 6 * second, 7 * second, 59 * second, 60 * second, 3600 * second,
 				86_400 * second}).Draw(t, "window"),
 			Units:     rapid.SampledFrom([]int64{0, 1, 2, 7, 29, 100, 1 << 53}).Draw(t, "told"),
 			Remaining: rapid.SampledFrom([]int64{-1, 0, 1, 5, 1 << 53}).Draw(t, "remaining"),

@@ -457,3 +457,39 @@ func TestReportNeverExceedsTheLimits(t *testing.T) {
 		}
 	})
 }
+
+// TestReportBesideAMargin: an upstream names its window and its period as the limits do, of which a margin lengthens
+// only the window.
+func TestReportBesideAMargin(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		limits := []throttle.Limit{{Units: 50, Window: 55 * time.Second}, throttle.PerMinute(60), throttle.PerDay(1000),
+			throttle.PerCalendarDay(100, "UTC")}
+		s := newScripted(newThrottle(t, client, []throttle.Scope{
+			{Name: "tenant", Limits: limits, Floor: 0.1, Margin: 5 * time.Second}}, nil))
+		for _, row := range []struct {
+			key    string
+			window time.Duration
+			used   []int64 // of each limit
+		}{
+			{"shortest", 0, []int64{10, 0, 0, 0}},
+			{"shorter than a microsecond", time.Nanosecond, []int64{0, 0, 0, 0}},
+			{"window", time.Minute, []int64{0, 20, 0, 0}},
+			{"day", 24 * time.Hour, []int64{0, 0, 960, 60}},
+		} {
+			said := throttle.Report{Limits: []throttle.ReportedLimit{{Window: row.window, Units: -1, Remaining: 40}}}
+			if _, err := s.Report(dawn, "tenant", row.key, said); err != nil {
+				t.Fatal(err)
+			}
+			usage, err := s.Usage(dawn, "tenant", row.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, limit := range usage.Limits {
+				if limit.Used != row.used[i] {
+					t.Errorf("%s: %d of %s are used, want %d", row.key, limit.Used, limit.Limit, row.used[i])
+				}
+			}
+		}
+	})
+}

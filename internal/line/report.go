@@ -23,6 +23,7 @@ type Report struct {
 	Started int64 // when the request to the upstream was sent; 0: now
 	Wait    int64 // for how many us the upstream asks to wait; 0: it does not say
 	Floor   int64 // the smallest served share, in thousandths
+	Margin  int64 // by how many us each window is longer than the upstream's
 	Limits  []ReportedLimit
 }
 
@@ -71,12 +72,9 @@ func (k *key) said(now int64, r Report) (said []ReportedLimit, ceiling int64) {
 		return nil, whole
 	}
 	for _, reported := range r.Limits {
-		if reported.Window == 0 {
-			reported.Window = k.shortest()
-		}
 		for i := range k.limits {
 			limit := &k.limits[i]
-			if !limit.Kind.Settled() || limit.Length != reported.Window || k.unitsAt(limit, now) <= 0 {
+			if !k.isMeant(limit, reported.Window, r.Margin) || k.unitsAt(limit, now) <= 0 {
 				continue
 			}
 			if said[i].Remaining < 0 || reported.Remaining >= 0 && reported.Remaining < said[i].Remaining {
@@ -88,6 +86,19 @@ func (k *key) said(now int64, r Report) (said []ReportedLimit, ceiling int64) {
 		}
 	}
 	return said, ceiling
+}
+
+// isMeant reports whether an upstream that names a window means a limit. Only windows are longer by a margin.
+func (k *key) isMeant(limit *Limit, window, margin int64) bool {
+	switch {
+	case !limit.Kind.Settled():
+		return false
+	case window == 0:
+		return limit.Length == k.shortest()
+	case limit.Kind.Slides():
+		return limit.Length == window+margin
+	}
+	return limit.Length == window
 }
 
 // enterDebts charges the units that other clients of the upstream have used, so that no more units start than the
@@ -149,11 +160,12 @@ func (k *key) answered(now int64, r Report, before, ceiling int64) {
 func (k *key) shortest() int64 {
 	shortest := int64(0)
 	for _, limit := range k.limits {
-		if limit.Units > 0 && (shortest == 0 || limit.Kind.Slides()) {
+		switch {
+		case limit.Units <= 0:
+		case limit.Kind.Slides():
+			return limit.Length
+		case shortest == 0:
 			shortest = limit.Length
-			if limit.Kind.Slides() {
-				break
-			}
 		}
 	}
 	return shortest

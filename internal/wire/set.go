@@ -63,7 +63,8 @@ func (r Report) Arguments() []string {
 	for i, l := range r.Limits {
 		limits[i] = integers('/', l.Window, l.Units, l.Remaining)
 	}
-	return []string{r.Name, integers(' ', flag(r.Refused), r.Started, r.Wait, r.Floor), strings.Join(limits, ",")}
+	return []string{r.Name, integers(' ', flag(r.Refused), r.Started, r.Wait, r.Floor, r.Margin),
+		strings.Join(limits, ",")}
 }
 
 // ReadReport reads the arguments of report.lua.
@@ -71,7 +72,8 @@ func ReadReport(args []string) (Report, error) {
 	v := &Values{rest: args}
 	r := Report{Name: v.Text()}
 	terms, limits := words(v.Text()), v.Text()
-	r.Refused, r.Started, r.Wait, r.Floor = terms.Flag(), terms.Natural(), terms.Natural(), terms.Natural()
+	r.Refused, r.Started, r.Wait = terms.Flag(), terms.Natural(), terms.Natural()
+	r.Floor, r.Margin = terms.Natural(), terms.Natural()
 	v.wrong = v.wrong || terms.Err() != nil
 	for text := range strings.SplitSeq(limits, ",") {
 		if text == "" {

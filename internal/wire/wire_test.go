@@ -33,7 +33,7 @@ func TestRequestsAreReadAsWritten(t *testing.T) {
 		wire.Settle{Grant: line.Grant{ID: "j", Lane: "a|global:,tenant:a", Costs: []int64{3, 4}, Start: 10, Decided: 9},
 			Actual: []int64{0, 0}, Within: 100, Share: 2, Rebook: true},
 		wire.Set{What: wire.SetLimits, Name: "tenant:a", Value: minute.String(), Lasts: 5, Note: "ann|why"},
-		wire.Report{Name: "tenant:a", Report: line.Report{Refused: true, Started: 1, Wait: 2, Floor: 3,
+		wire.Report{Name: "tenant:a", Report: line.Report{Refused: true, Started: 1, Wait: 2, Floor: 3, Margin: 8,
 			Limits: []line.ReportedLimit{{Window: 4, Units: 5, Remaining: -1}, {Window: 0, Units: 6, Remaining: 7}}}},
 		wire.Report{Name: "global:"},
 		wire.Usage{Entries: true, Names: []string{"global:", "tenant:a"}},
