@@ -27,7 +27,8 @@ type Report struct {
 // ReportedLimit is what an upstream said of one of its limits.
 type ReportedLimit struct {
 	// Window says which of the scope's limits this is about, without a margin; of a quota it is the
-	// Length. 0 means the limit with the shortest window. Windows that the scope key does not have are ignored, as are running limits.
+	// Length. 0 means the limit with the shortest window. Windows that the scope key does not have are
+	// ignored, as are running limits.
 	Window time.Duration
 	// Units is how many units the upstream serves in the window; -1 if it does not say.
 	Units int64
