@@ -138,9 +138,9 @@ func isNil(client redis.UniversalClient) bool {
 // before the server's Shutdown. This process wakes no more tasks; asynq brings them
 // back at its own retry time. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
-// ShutdownTimeout is over. Stop waits for the shaper's goroutines, and for the places of tasks
-// that have ended to be given back, for a second at most, and publishes that the process has ended: a goroutine that waits for Redis ends
-// later, when the client gives the call up or is closed.
+// ShutdownTimeout is over. Stop publishes that the process ends. It waits for the shaper's goroutines, and
+// for the places of tasks that have ended to be given back, for a second at most: a goroutine that waits
+// for Redis ends later, when the client gives the call up or is closed.
 // Stop may be called more than once.
 func (s *Shaper) Stop() {
 	s.stopOnce.Do(func() {
