@@ -13,10 +13,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// campaign is many jobs that are planned at once, in turn of so many tenants.
+// campaign is a number of jobs that are planned at once. Tenants own them in turn: tenant 0, 1, 2, and from 0 again.
 type campaign struct{ jobs, tenants int }
 
-// The global limit of a campaign, and how many of its jobs run at most: the figures of a job do not change later.
+// The global limit of a campaign, and how many seconds of it are run. The cost of a job does not change after that.
 const (
 	campaignRate    = 2000 // a second
 	campaignSeconds = 10
@@ -60,7 +60,7 @@ func campaigns(ctx context.Context, b *bench) error {
 	return b.withAsynq(ctx, campaign{many, few})
 }
 
-// costs are what a campaign took.
+// costs are what a campaign took from its server.
 type costs struct {
 	peak                      float64 // bytes of the server above those at the start
 	planned, pulled, redeemed stage
@@ -72,7 +72,7 @@ type stage struct {
 	took       []time.Duration // CPU of each call
 }
 
-// take returns what the calls of a script took so many jobs, and forgets them.
+// take divides the calls of a script since the last take among a number of jobs, and forgets these calls.
 func (t *timed) take(script string, jobs int) (is stage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +128,7 @@ func (of campaign) run(ctx context.Context) (is costs, err error) {
 	return is, err
 }
 
-// warm has a server load the scripts, whose memory is not of any job.
+// warm has a server load the scripts, so that their memory is not taken for that of jobs.
 func warm(ctx context.Context, client *redis.Client) error {
 	th, err := open(client, "warm", nil, nil, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func warm(ctx context.Context, client *redis.Client) error {
 	return err
 }
 
-// run pulls and redeems as one process of the package worker does, until so many jobs have started.
+// run pulls and redeems as one process of the package worker does, until this number of jobs has started.
 func (l *line) run(ctx context.Context, jobs int) error {
 	var booked []booking
 	for jobs > 0 {
@@ -167,27 +167,28 @@ func (l *line) run(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// booking is a job that has a slot, and when it is brought.
+// booking is a job that has a slot, and the time when the job asks for it.
 type booking struct {
 	job throttle.Job
 	at  time.Time // by the local clock
 }
 
-// brought is a job that the package worker brings: half of its longest wait before its slot.
+// brought is a job as the package worker asks for it. The job asks half of its MaxWait before its slot.
 func brought(id, tenant string) throttle.Job {
 	j := job(id, tenant)
 	j.MaxWait = worker.DefaultMaxWait
 	return j
 }
 
-// untilBrought is how long it takes until a booked job is brought.
+// untilBrought is the time from now until a booked job asks for its slot.
 func untilBrought(r throttle.Reservation) time.Duration { return r.Delay() - worker.DefaultMaxWait/2 }
 
 func bookingOf(r throttle.Reservation) booking {
 	return booking{brought(r.Job.ID, r.Job.Keys["tenant"]), time.Now().Add(untilBrought(r))}
 }
 
-// redeem asks for the jobs that are brought now, and returns how many of them have started, and who is still booked.
+// redeem asks for the slots of the jobs whose time has come. It returns how many of them have started, and the jobs
+// that are still booked.
 func (l *line) redeem(ctx context.Context, booked []booking) (started int, ahead []booking, err error) {
 	var due []throttle.Job
 	for _, one := range booked {
@@ -210,7 +211,8 @@ func (l *line) redeem(ctx context.Context, booked []booking) (started int, ahead
 	return started, ahead, nil
 }
 
-// withAsynq plans a campaign with asynq, which has a server of its own: what each of the two needs for a waiting job.
+// withAsynq plans a campaign with asynq on a second server, and prints what each of the two servers needs for a
+// waiting job.
 func (b *bench) withAsynq(ctx context.Context, of campaign) error {
 	return twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		th, err := open(decide, "campaign", nil, limits{throttle.Per(1, time.Hour)}, nil)

@@ -17,17 +17,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// The limits of a crowd, and the lanes over which its jobs go in turn.
+// The limits of a crowd, and its lanes, which get its jobs in turn.
 const (
-	crowdLimit = 500 // a second, of all; a lane's is twice its part
+	crowdLimit = 500 // a second, for all lanes; each lane may use twice its part of it
 	crowdLanes = 20
 )
 
 // pullsAnyway is how often a process pulls when nothing is due, as in the package worker.
 const pullsAnyway = 500 * time.Millisecond
 
-// crowd is many processes, which share a throttle and have no other load. A booked job comes to the next
-// process in turn, as from a queue that all of them take jobs from.
+// crowd is a number of processes that share a throttle and have no other load. A job that asks, also for its slot,
+// comes to the next process in turn, as if all processes took jobs from one queue.
 type crowd struct {
 	processes []*process
 	fail      context.CancelCauseFunc
@@ -64,12 +64,12 @@ type process struct {
 	driver   throttle.Driver
 }
 
-// situation is what a crowd has to do.
+// situation is the load of a crowd.
 type situation struct {
 	name      string
 	perSecond int  // new jobs of all processes
 	waiting   int  // jobs that wait at the start
-	paused    bool // all is paused for an hour
+	paused    bool // the global scope key is paused for an hour
 }
 
 var situations = []situation{
@@ -106,7 +106,7 @@ func crowds(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// perStart is a figure of a job, where jobs start.
+// perStart divides a figure by the starts, with so many digits. It is a dash if no job starts.
 func perStart(all, starts float64, digits int) string {
 	if starts == 0 {
 		return "-"
@@ -114,10 +114,10 @@ func perStart(all, starts float64, digits int) string {
 	return strconv.FormatFloat(all/starts, 'f', digits, 64)
 }
 
-// crowdFigures are of a second.
-type crowdFigures struct{ starts, reserves, pulls, part float64 } // part: of a core of the server
+// crowdFigures are what a crowd does in a second.
+type crowdFigures struct{ starts, reserves, pulls, part float64 } // part: the part of a core that the server takes
 
-// crowdIn runs a crowd for a second, or as long as it then measures if that is less.
+// crowdIn measures a crowd for a length of time. Before that, the crowd runs for as long, at most a second.
 func crowdIn(ctx context.Context, processes int, of situation, length time.Duration) (is crowdFigures, err error) {
 	err = withServer(ctx, func(s *server) error {
 		ctx, fail := context.WithCancelCause(ctx)
@@ -169,7 +169,7 @@ func (c *crowd) add(s *server) error {
 	return nil
 }
 
-// prepare pauses all, and lets jobs come before the others.
+// prepare pauses the global scope key if the situation says so, and asks for the jobs that wait at the start.
 func (c *crowd) prepare(ctx context.Context, of situation) error {
 	th := c.processes[0].throttle
 	if of.paused {
@@ -190,12 +190,12 @@ func (c *crowd) prepare(ctx context.Context, of situation) error {
 	return nil
 }
 
-// laneJob is the n-th job, of the lanes in turn.
+// laneJob is the n-th job. The lanes get the jobs in turn.
 func laneJob(prefix string, n int) throttle.Job {
 	return brought(prefix+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))
 }
 
-// start has every process pull, and jobs come.
+// start starts the pulls of every process, and the arrival of jobs.
 func (c *crowd) start(ctx context.Context, perSecond int) {
 	for _, p := range c.processes {
 		c.running.Go(func() { p.pullOnAndOn(ctx) })
@@ -225,7 +225,7 @@ func (c *crowd) ask(ctx context.Context, j throttle.Job) {
 	c.heed(ctx, r)
 }
 
-// heed counts a start, and has a booked job brought. A pull will bring one that waits.
+// heed counts a start, and lets a booked job ask for its slot in time. A waiting job asks when a pull has booked it.
 func (c *crowd) heed(ctx context.Context, r throttle.Reservation) {
 	switch r.Outcome {
 	case throttle.Granted:
@@ -236,7 +236,7 @@ func (c *crowd) heed(ctx context.Context, r throttle.Reservation) {
 	}
 }
 
-// bring lets a booked job ask as the package worker does.
+// bring lets a booked job ask for its slot as early as the package worker does.
 func (c *crowd) bring(ctx context.Context, r throttle.Reservation) {
 	c.running.Go(func() {
 		if sleep(ctx, untilBrought(r)) == nil {

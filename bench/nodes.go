@@ -19,7 +19,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// The nodes of a Cluster, its throttles, two on each node, and the goroutines that ask them.
+// The number of a Cluster's nodes, of throttles, two on each node, of goroutines that ask them, and of slots.
 const (
 	clusterNodes     = 4
 	clusterThrottles = 2 * clusterNodes
@@ -27,7 +27,8 @@ const (
 	clusterSlots     = 16384
 )
 
-// nodes compares throttles on one server with as many on a Cluster's nodes, also while their slots are moved.
+// nodes compares the decisions of the same number of throttles on one server, on a Cluster's nodes, and on these nodes
+// while slots are moved.
 func nodes(ctx context.Context, b *bench) error {
 	b.say("%d throttles, %d on each node, decide with room everywhere, asked by %d goroutines:", clusterThrottles,
 		clusterThrottles/clusterNodes, clusterAskers)
@@ -83,7 +84,7 @@ func (b *bench) sayLoad(name string, is load) {
 	b.say("| %s | %.0f | %.2f | %.1f | %s |", name, is.perSecond, is.calls, is.cpu, strings.Join(cores, ", "))
 }
 
-// throttles are asked at the same time.
+// throttles is a set of throttles that are asked at the same time.
 type throttles struct {
 	all   []*throttle.Throttle
 	mu    sync.Mutex
@@ -92,7 +93,7 @@ type throttles struct {
 	away  map[string]int // how often Redis could not decide, by the failure
 }
 
-// throttlesOn makes throttles, and lets each decide once.
+// throttlesOn makes throttles, and lets each of them decide once, so that the scripts are loaded.
 func throttlesOn(ctx context.Context, client redis.UniversalClient, names []string) (*throttles, error) {
 	ts := &throttles{away: make(map[string]int)}
 	client.AddHook(&ts.calls)
@@ -112,14 +113,14 @@ func throttlesOn(ctx context.Context, client redis.UniversalClient, names []stri
 	return ts, nil
 }
 
-// load is what decisions took.
+// load is how fast decisions were made, and what they took.
 type load struct {
-	perSecond, calls, cpu float64   // calls and µs of the servers per decision
-	cores                 []float64 // of each server, the part of a core that it took
-	slowest               time.Duration
+	perSecond, calls, cpu float64       // calls: per decision; cpu: µs of all servers per decision
+	cores                 []float64     // the part of a core that each server took
+	slowest               time.Duration // the longest time from a question to its decision
 }
 
-// ask has each throttle decide for so many jobs.
+// ask has each throttle decide for a number of jobs.
 func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is load, err error) {
 	before, err := cpuOf(ctx, servers)
 	if err != nil {
@@ -145,7 +146,7 @@ func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is l
 	return is, err
 }
 
-// cpuOf is the CPU time of each server so far.
+// cpuOf returns the CPU time that each server has used so far.
 func cpuOf(ctx context.Context, servers []*server) ([]time.Duration, error) {
 	all := make([]time.Duration, len(servers))
 	for i, s := range servers {
@@ -164,7 +165,7 @@ func sum(values []float64) (all float64) {
 	return all
 }
 
-// untilDecided asks again, with the nonce of the answer that says so, as long as Redis cannot decide.
+// untilDecided asks until Redis decides. It repeats the nonce of the last error, so that a job is charged once.
 func (ts *throttles) untilDecided(ctx context.Context, th *throttle.Throttle, j throttle.Job) error {
 	for {
 		err := ask(ctx, th, j)
@@ -182,7 +183,7 @@ func (ts *throttles) untilDecided(ctx context.Context, th *throttle.Throttle, j 
 	}
 }
 
-// failures are how often Redis could not decide, as text.
+// failures says how often Redis could not decide, for each kind of failure.
 func (ts *throttles) failures() string {
 	all := make([]string, 0, len(ts.away))
 	for _, failure := range slices.Sorted(maps.Keys(ts.away)) {
@@ -240,7 +241,7 @@ type cluster struct {
 	*redistest.Cluster
 	nodes  []*server
 	client *redis.ClusterClient
-	moved  map[int]int // the nodes of the slots that were moved
+	moved  map[int]int // the node of each slot that was moved
 }
 
 // withCluster runs f with a Cluster of its own.
@@ -272,7 +273,7 @@ func withCluster(ctx context.Context, f func(c *cluster) error) error {
 	return f(c)
 }
 
-// names are those of throttles of which two lie on each node, in turn.
+// names returns names of throttles: the first lies on the first node, the second on the second, and so on in turn.
 func (c *cluster) names(ctx context.Context) ([]string, error) {
 	names := make([]string, clusterThrottles)
 	for n, missing := 0, clusterThrottles; missing > 0; n++ {
@@ -292,7 +293,7 @@ func (c *cluster) names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nodeOf is the node on which a slot lies.
+// nodeOf returns the number of the node that serves a slot.
 func (c *cluster) nodeOf(slot int) int {
 	if node, is := c.moved[slot]; is {
 		return node
@@ -306,7 +307,7 @@ func (c *cluster) slot(ctx context.Context, name string) (int, error) {
 	return int(slot), err
 }
 
-// move moves a throttle's slot from its node to the next, and says how long that took.
+// move moves a throttle's slot from its node to the next, and returns how long that took.
 func (c *cluster) move(ctx context.Context, name string) (time.Duration, error) {
 	slot, err := c.slot(ctx, name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// How many lessons and kinds an Estimator keeps.
+// The numbers of lessons of a kind, and of kinds, that an Estimator keeps.
 const (
 	lessonsKept = 256
 	kindsKept   = 1000
@@ -38,7 +38,7 @@ func TestNew_Options(t *testing.T) {
 		name  string
 		cold  int64
 		opts  *estimate.Options
-		field string // that is refused
+		field string // the option that is refused; empty: none
 	}{
 		{"the defaults", 1, nil, ""},
 		{"the zero value", maxUnits, &estimate.Options{}, ""},
@@ -68,8 +68,9 @@ func TestNew_Options(t *testing.T) {
 	}
 }
 
-// TestEstimator_Cold: until there are settlements enough for its quantile a job is charged
-// what it was told, or more if more was seen; then the largest, which is the quantile.
+// TestEstimator_Cold: while there are too few settlements for its quantile, an Estimator
+// charges the cold units and the size, or more if it has learned of more. With just enough
+// settlements, the quantile is the largest of them.
 func TestEstimator_Cold(t *testing.T) {
 	t.Parallel()
 	for quantile, enough := range map[float64]int64{0: 19, 0.5: 1, 0.9: 9, 0.95: 19, 0.99: 99} {
@@ -103,14 +104,14 @@ func estimates(t *testing.T, e *estimate.Estimator, size, want int64) {
 	}
 }
 
-// TestEstimator_Rules: what sizes tell of the units is found, and is used beyond what was
-// seen with care.
+// TestEstimator_Rules: an Estimator finds how units depend on sizes. For sizes beyond the
+// learned ones it charges carefully: a smaller job as the smallest, a larger one in proportion.
 func TestEstimator_Rules(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name  string
 		units func(size int64) int64
-		want  map[int64]int64 // by size; learned are 100 to 199
+		want  map[int64]int64 // by size; the sizes that were learned are 100 to 199
 	}{
 		{"the same for each", func(int64) int64 { return 500 }, map[int64]int64{100: 500, 150: 500, 1: 500, 398: 1000}},
 		{"so many on top", func(size int64) int64 { return size + 300 },
@@ -130,12 +131,12 @@ func TestEstimator_Rules(t *testing.T) {
 			for size, want := range row.want {
 				estimates(t, e, size, want)
 			}
-			estimates(t, e, 0, 1) // learned apart
+			estimates(t, e, 0, 1) // jobs of no known size are learned apart
 		})
 	}
 }
 
-// TestEstimator_Bounds: no input leads out of 1 to Most, nor teaches nonsense.
+// TestEstimator_Bounds: every estimate is between 1 and Most, and invalid units teach nothing.
 func TestEstimator_Bounds(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, 1000, &estimate.Options{Quantile: 0.5, Most: 5000})
@@ -162,14 +163,15 @@ func TestEstimator_Bounds(t *testing.T) {
 	}
 
 	e = newEstimator(t, 1, nil)
-	e.Learn("summarise", 10, 50) // the others take 99 less than their size
+	e.Learn("summarise", 10, 50) // the other jobs take 99 units less than their size
 	for size := int64(100); size < 200; size++ {
 		e.Learn("summarise", size, size-99)
 	}
 	estimates(t, e, 10, 1)
 }
 
-// TestEstimator_FollowsChanges: soon when jobs take more, late when they take less.
+// TestEstimator_FollowsChanges: estimates rise soon when jobs take more, and fall late when
+// jobs take less.
 func TestEstimator_FollowsChanges(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, 1, nil)
@@ -191,7 +193,8 @@ func TestEstimator_FollowsChanges(t *testing.T) {
 	estimates(t, e, 0, 50)
 }
 
-// TestEstimator_ForgetsKinds: memory is bounded; what is used is kept.
+// TestEstimator_ForgetsKinds: memory is bounded, and the kind that was unused for longest is
+// forgotten first.
 func TestEstimator_ForgetsKinds(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, 7, &estimate.Options{Quantile: 0.5})
@@ -203,7 +206,7 @@ func TestEstimator_ForgetsKinds(t *testing.T) {
 	}
 	e.Learn("summarise", 0, 100)
 	e.Estimate("used", 0)
-	e.Estimate("never learned", 0) // takes no room
+	e.Estimate("never learned", 0) // an estimate alone keeps no kind
 	e.Learn("one more", 0, 100)
 	for kind, want := range map[string]int64{"summarise": 100, "used": 100, "0": 100, "one more": 100, "unused": 7,
 		"never learned": 7} {
@@ -213,7 +216,7 @@ func TestEstimator_ForgetsKinds(t *testing.T) {
 	}
 }
 
-// TestEstimator_ManyAtOnce: under the race detector.
+// TestEstimator_ManyAtOnce: many goroutines use one Estimator. The race detector checks more.
 func TestEstimator_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, 1, nil)
@@ -233,11 +236,11 @@ func TestEstimator_ManyAtOnce(t *testing.T) {
 	estimates(t, e, 7, 700)
 }
 
-// lesson is what an Estimator was told.
+// lesson is one settlement that an Estimator learned.
 type lesson struct{ size, units float64 }
 
-// naively says what rules may answer for a size, by counting in all that was learned: several
-// if they charge as much.
+// naively returns the answers for a size that are right: one for each rule that charges the
+// least for all lessons. It counts through all lessons again.
 func naively(all []lesson, size, quantile, cold float64) (answers []float64) {
 	all = all[max(0, len(all)-lessonsKept):]
 	want := int(math.Ceil(quantile * float64(len(all)+1)))
@@ -269,7 +272,7 @@ func naively(all []lesson, size, quantile, cold float64) (answers []float64) {
 	return answers
 }
 
-// covers is the least of some numbers that as many as are wanted are not above.
+// covers returns the least number that is at least as large as want of the numbers.
 func covers(all []lesson, want int, of func(lesson) float64) float64 {
 	least := math.Inf(1)
 	for _, l := range all {
@@ -286,8 +289,8 @@ func covers(all []lesson, want int, of func(lesson) float64) float64 {
 	return least
 }
 
-// TestPropertyEstimator compares with a naive estimator, after any history of two kinds, with
-// and without sizes.
+// TestPropertyEstimator compares an Estimator with naively, after random histories of two
+// kinds, with and without sizes.
 func TestPropertyEstimator(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -320,8 +323,9 @@ func TestPropertyEstimator(t *testing.T) {
 	})
 }
 
-// TestPropertyEstimator_Covers: whatever was learned, so many of it are covered, all together
-// are charged no less than they took, and a larger job is charged no less than a smaller one.
+// TestPropertyEstimator_Covers: after every history, 95 % of the lessons are covered, and all
+// lessons together are charged no less than they took. A larger job is charged no less than a
+// smaller one.
 func TestPropertyEstimator_Covers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -355,10 +359,11 @@ func TestPropertyEstimator_Covers(t *testing.T) {
 // jobs draws the size of a job, 0 if it is not known, and what it takes.
 type jobs func(r *rand.Rand) (size, units int64)
 
-// usually is how much a job takes in the mean.
+// usually is the mean of what a job takes.
 const usually = 10_000
 
-// logNormal has a mean and a standard deviation of its logarithm.
+// logNormal draws a log-normal number. The mean is that of the number, the deviation that of
+// its logarithm.
 func logNormal(r *rand.Rand, mean, deviation float64) float64 {
 	return mean * math.Exp(deviation*(r.NormFloat64()-deviation/2))
 }
@@ -371,7 +376,7 @@ func uniform(low float64) jobs {
 	return func(r *rand.Rand) (int64, int64) { return 0, int64(usually * (low + (1-low)*r.Float64())) }
 }
 
-// onTop has sizes that tell a part of the units: the rest is on top of it.
+// onTop draws jobs whose size is a part of their units. The rest does not depend on the size.
 func onTop(part, deviation float64) jobs {
 	return func(r *rand.Rand) (int64, int64) {
 		size := logNormal(r, part*usually, 0.8)
@@ -379,7 +384,7 @@ func onTop(part, deviation float64) jobs {
 	}
 }
 
-// byMultiples has sizes that tell a part of the units: the rest is a multiple of it.
+// byMultiples draws jobs whose size is a part of their units. The rest is a multiple of the size.
 func byMultiples(part, deviation float64) jobs {
 	return func(r *rand.Rand) (int64, int64) {
 		size := logNormal(r, part*usually, 0.8)
@@ -387,14 +392,15 @@ func byMultiples(part, deviation float64) jobs {
 	}
 }
 
-// unrelated has sizes that have nothing to do with the units.
+// unrelated draws jobs whose size does not depend on their units.
 func unrelated(deviation float64) jobs {
 	return func(r *rand.Rand) (int64, int64) {
 		return 1 + int64(logNormal(r, 1000, 1)), int64(logNormal(r, usually, deviation))
 	}
 }
 
-// chargedOverSettled learns from 200 jobs, and then charges and settles so many more.
+// chargedOverSettled learns from 200 jobs, then charges and settles more jobs. It returns the
+// units charged over those settled, and the part of these jobs that took no more than charged.
 func chargedOverSettled(t rapid.TB, of jobs, seed uint64, more int) (ratio, covered float64) {
 	r := rand.New(rand.NewPCG(seed, 200))
 	e := newEstimator(t, usually, nil)
@@ -414,7 +420,8 @@ func chargedOverSettled(t rapid.TB, of jobs, seed uint64, more int) (ratio, cove
 	return charged / settled, covered / float64(more)
 }
 
-// TestEstimator_ChargedOverSettled holds what the documentation says of each distribution.
+// TestEstimator_ChargedOverSettled checks the ratios that the documentation names for each
+// distribution.
 func TestEstimator_ChargedOverSettled(t *testing.T) {
 	t.Parallel()
 	const goal = 1.25
@@ -423,7 +430,7 @@ func TestEstimator_ChargedOverSettled(t *testing.T) {
 		from, to float64
 	}{
 		"constant":                      {func(*rand.Rand) (int64, int64) { return 0, usually }, 1, 1},
-		"the size tells nothing, 0.13":  {varying(0.13), 1, goal},
+		"no size, 0.13":                 {varying(0.13), 1, goal},
 		"sizes that tell nothing, 0.13": {unrelated(0.13), 1, goal},
 		"half on top, 0.24":             {onTop(0.5, 0.24), 1, goal},
 		"half by multiples, 0.24":       {byMultiples(0.5, 0.24), 1, goal},
@@ -459,13 +466,13 @@ func TestEstimator_ChargedOverSettled(t *testing.T) {
 	}
 }
 
-// TestEstimator_AtOnce: how often the jobs that run at once take more than their charges in
-// all, which a full window is then over its limit by.
+// TestEstimator_AtOnce: how often the jobs that run at once together take more units than they
+// were charged. A full window is then over its limit by the difference.
 func TestEstimator_AtOnce(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		varies         float64
-		one, four, all float64 // how often at most, with 1, 4 and 8 at once
+		one, four, all float64 // the largest part of draws, with 1, 4 and 8 jobs at once
 	}{
 		{0.13, 0.06, 0.0015, 0.0002},
 		{0.5, 0.06, 0.005, 0.0005},
@@ -504,8 +511,8 @@ func TestEstimator_AtOnce(t *testing.T) {
 	}
 }
 
-// TestPropertyEstimator_Goal: well within the spread that the documentation names, 200
-// settlements are enough, for whatever comes then.
+// TestPropertyEstimator_Goal: for distributions well within the spread that the documentation
+// names, 200 settlements are enough to charge at most 1.25 times what jobs take.
 func TestPropertyEstimator_Goal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestSettlementWithoutWhatWasOff: the event of a settlement leaves out scopes that were not charged.
-func TestSettlementWithoutWhatWasOff(t *testing.T) {
+// TestSettlementLeavesOutUnchargedScopes: the event of a settlement counts the scopes that were charged only. Here the
+// global scope was off, and was not charged.
+func TestSettlementLeavesOutUnchargedScopes(t *testing.T) {
 	t.Parallel()
 	th := fakeThrottle(t, newFake(), Options{})
 	job := fakeJob("a")
@@ -16,6 +17,6 @@ func TestSettlementWithoutWhatWasOff(t *testing.T) {
 	}
 	s := th.settlement(o, func(*charge) int64 { return 1 }, []string{Global})
 	if s.Charged != 2 || s.Actual != 1 {
-		t.Errorf("got %+v", s)
+		t.Errorf("got %+v, want 2 units charged and 1 taken", s)
 	}
 }

@@ -38,7 +38,7 @@ func open(t testing.TB, url string) redis.UniversalClient {
 	return client
 }
 
-// keyOf is a key in the slot of a throttle.
+// keyOf returns a key in the slot of a throttle.
 func keyOf(th *throttle.Throttle) string { return "{" + th.Name() + "}" }
 
 // TestConformanceOnCluster holds a cluster to the timelines of TestConformance.
@@ -50,7 +50,7 @@ func TestConformanceOnCluster(t *testing.T) {
 	})
 }
 
-// TestConformanceThroughSentinel is the same for a client that asks sentinels.
+// TestConformanceThroughSentinel runs the same timelines with a client that asks sentinels.
 func TestConformanceThroughSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -64,8 +64,8 @@ func sentinelURL(s *redistest.Sentinel) string {
 	return "redis-sentinel://" + strings.Join(s.Addrs(), ",") + "?master=" + s.MasterName
 }
 
-// TestThrottlesSpreadOverTheCluster: each throttle lies on one primary whole, many on
-// all of them, and each decides as if it were alone.
+// TestThrottlesSpreadOverTheCluster: all keys of a throttle lie on one primary, and many
+// throttles use all primaries. Each throttle decides as if it were alone.
 func TestThrottlesSpreadOverTheCluster(t *testing.T) {
 	t.Parallel()
 	const throttles, limit = 50, 3
@@ -95,14 +95,14 @@ func TestThrottlesSpreadOverTheCluster(t *testing.T) {
 		for _, th := range all {
 			keys := keyNames(t, direct, th)
 			if owns := c.Owner(t, keyOf(th)) == node; owns != (len(keys) > 0) {
-				t.Errorf("%s has %d keys of %s; it is its own: %t", node.Addr, len(keys), th.Name(), owns)
+				t.Errorf("%s has %d keys of %s; it owns the slot: %t", node.Addr, len(keys), th.Name(), owns)
 			}
 		}
 	}
 }
 
-// TestF13_EveryKeyInOneSlot: whatever a throttle, a scope, a key or a job is called, no
-// call of any verb has keys in two slots: a cluster would refuse it with CROSSSLOT.
+// TestF13_EveryKeyInOneSlot: no call has keys in two slots, whatever the names of
+// throttles, scopes, keys and jobs are. A cluster would refuse such a call: CROSSSLOT.
 func TestF13_EveryKeyInOneSlot(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, redistest.SharedCluster(t))
@@ -110,7 +110,7 @@ func TestF13_EveryKeyInOneSlot(t *testing.T) {
 	scopeName := rapid.StringMatching(`[a-z]{1,8}`).Filter(func(s string) bool { return s != throttle.Global })
 	value := rapid.OneOf(rapid.String(), rapid.SampledFrom(hostile),
 		rapid.StringMatching(`[{}:*a]{1,6}`)).Filter(func(s string) bool { return s != "" })
-	id := value.Filter(func(s string) bool { return len(s) < 1000 }) // of longer ones Redis does not hear
+	id := value.Filter(func(s string) bool { return len(s) < 1000 }) // a longer ID is refused before Redis is called
 	unique := "." + strings.ReplaceAll(redistest.Name(t), "-", "_")
 	rapid.Check(t, func(r *rapid.T) {
 		scope, key := scopeName.Draw(r, "scope"), value.Draw(r, "key")
@@ -128,7 +128,8 @@ func TestF13_EveryKeyInOneSlot(t *testing.T) {
 	})
 }
 
-// everyVerb makes each call that takes keys, once, and ignores the answers.
+// everyVerb makes each call that takes keys once. It fails on an error, and ignores the
+// answers.
 func everyVerb(t *rapid.T, th *throttle.Throttle, scope, key, id string) {
 	ctx := context.Background()
 	must := func(verb string, err error) {
@@ -178,9 +179,9 @@ func everyVerb(t *rapid.T, th *throttle.Throttle, scope, key, id string) {
 	must("Leave", err)
 }
 
-// TestReadsOfReplicasDoNotReachThem: a client that was told to read from replicas
-// decides on the primaries all the same, since scripts may write.
-func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
+// TestClientThatReadsReplicasDecidesOnPrimaries: a client may be configured to read from
+// replicas. The throttle still calls the primaries, since scripts may write.
+func TestClientThatReadsReplicasDecidesOnPrimaries(t *testing.T) {
 	t.Parallel()
 	c := redistest.SharedCluster(t)
 	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
@@ -211,14 +212,14 @@ func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
 }
 
 // TestScriptIsLoadedWhereItIsNeeded: go-redis' cluster client loads a script on every
-// node, replicas too, and fails if one of them does not answer. A node that no decision
-// needs must not hold decisions up.
+// node, replicas too, and fails if one node does not answer. Here a replica is silent, and
+// decisions still go on: the throttle loads its script only on the node that decides.
 func TestScriptIsLoadedWhereItIsNeeded(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartSteadyCluster(t)
 	client := clusterClient(t, c)
 	th := newThrottle(t, client, globalScope(throttle.PerHour(10)), &throttle.Options{Timeout: patient})
-	if err := client.Ping(t.Context()).Err(); err != nil { // who is who is known
+	if err := client.Ping(t.Context()).Err(); err != nil { // now the client knows the nodes
 		t.Fatal(err)
 	}
 	replica := c.Replica(t, keyOf(th))
@@ -230,7 +231,7 @@ func TestScriptIsLoadedWhereItIsNeeded(t *testing.T) {
 	}
 }
 
-// moving is a throttle whose slot goes from one primary to another.
+// moving is a throttle whose slot moves from one primary to another.
 type moving struct {
 	*redistest.Migration
 	throttle *throttle.Throttle
@@ -246,7 +247,7 @@ func newMoving(t *testing.T, scopes []throttle.Scope, timeout time.Duration) *mo
 	return &moving{Migration: c.Migrate(t, c.Slot(t, keyOf(th)), to), throttle: th}
 }
 
-// grants asks for a new job, of any tenant, which must be granted.
+// grants asks for a new job of a tenant. The job must be granted.
 func (m *moving) grants(t *testing.T, step, tenant string) {
 	t.Helper()
 	m.jobs++
@@ -266,10 +267,10 @@ func (m *moving) used(t *testing.T, step string) {
 	}
 }
 
-// TestF11_F12_SlotMoves goes through the states of a slot that is moved. Meanwhile Redis
-// runs only scripts whose keys are all on one side, and some keys of a throttle exist on
-// neither: Redis cannot decide until the slot has arrived. The caller gets an error that says
-// so, nothing is charged, and a job that asks again is charged once. The caller does not
+// TestF11_F12_SlotMoves goes through the states of a slot that is moved. Meanwhile a node
+// runs only scripts whose keys it has, all of them. Some keys of a decision do not exist yet,
+// so neither node can decide until the slot has arrived. The caller gets an error that says
+// so, and nothing is charged. A job that asks again is charged once. The caller does not
 // notice MOVED.
 func TestF11_F12_SlotMoves(t *testing.T) {
 	t.Parallel()
@@ -310,7 +311,7 @@ func TestF11_F12_SlotMoves(t *testing.T) {
 }
 
 // TestF12_SlotMovesMidRun moves a slot there and back while eight goroutines ask. The charges
-// equal the grants, and no window holds more than its limit.
+// equal the grants, and both equal the limit.
 func TestF12_SlotMovesMidRun(t *testing.T) {
 	t.Parallel()
 	const askers, limit = 8, 200
@@ -325,10 +326,10 @@ func TestF12_SlotMovesMidRun(t *testing.T) {
 				for ctx.Err() == nil {
 					r, err := m.throttle.Reserve(context.Background(), job)
 					var away *throttle.UnavailableError
-					if errors.As(err, &away) { // decided or not: the same nonce asks
+					if errors.As(err, &away) { // the call may have been decided: ask with its nonce
 						job.Nonce = away.Nonce
 						undecided.Add(1)
-						time.Sleep(10 * time.Millisecond) // the breaker may be open: who spins takes the core that ends this
+						time.Sleep(10 * time.Millisecond) // the breaker may be open; a busy loop would take the mover's core
 						continue
 					}
 					switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// sideBySide are two processes with the same throttle and different limits for all, and
-// what each of them calls.
+// sideBySide is two processes with the same throttle and different global limits. Each
+// observes its own calls to Redis.
 type sideBySide struct {
 	a, b *scripted
 	told [2]*heard
@@ -29,7 +29,7 @@ func newSideBySide(t testing.TB, client *redis.Client, a, b []throttle.Limit) si
 	return s
 }
 
-// ask reserves one unit for each job and tells what was decided.
+// ask reserves one unit for a job, and returns the decision as text.
 func (s sideBySide) ask(t testing.TB, who *scripted, at time.Duration, id string) string {
 	t.Helper()
 	r, err := who.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: 1})
@@ -46,8 +46,8 @@ func (s sideBySide) expect(t testing.TB, who *scripted, at time.Duration, id, wa
 	}
 }
 
-// TestConfigurationsSideBySide: each process decides by its own limits and counts what
-// the other has started and booked; what is set in Redis holds for both.
+// TestConfigurationsSideBySide: each process decides by its own limits, and counts what
+// the other has started and booked. Limits that are set in Redis hold for both.
 func TestConfigurationsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -78,8 +78,8 @@ func TestConfigurationsSideBySide(t *testing.T) {
 	})
 }
 
-// TestPrecisionsSideBySide: a ledger has the precision of the process that asked for it first, for
-// both processes, as long as the ledger has entries. Each decision takes one call.
+// TestPrecisionsSideBySide: the process that asks first decides the precision of a ledger. It holds
+// for both processes, as long as the ledger has entries. Each decision takes one call.
 func TestPrecisionsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -92,18 +92,18 @@ func TestPrecisionsSideBySide(t *testing.T) {
 		s.expect(t, s.b, 2*time.Second, "b2", "booked by global 2/10s@1s at 11.3s")
 		s.expect(t, s.a, 10300*time.Millisecond, "a2", "granted at 10.3s")
 		s.expect(t, s.b, 11300*time.Millisecond, "b2", "granted at 11.3s")
-		// Nothing is left at 21.3 s: it begins anew.
+		// At 22.5 s the ledger is empty, and begins anew, with the precision of b.
 		s.expect(t, s.b, 22500*time.Millisecond, "b3", "granted at 22.5s")
 		s.expect(t, s.a, 22500*time.Millisecond, "a3", "granted at 22.5s")
 		s.expect(t, s.a, 22500*time.Millisecond, "a4", "booked by global 2/10s@1µs at 33s")
-		// Set at run time it is the same: units count at once, a precision when it is new.
+		// Limits set at run time behave the same: units hold at once, a precision when the ledger is empty.
 		if err := s.a.SetLimits(dawn.Add(23*time.Second), throttle.Global, "", []throttle.Limit{exact},
 			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		s.expect(t, s.b, 23*time.Second, "b4", "booked by global 2/10s at 33s")
 		for name, scripts := range map[string][]string{"a": s.told[0].scripts(), "b": s.told[1].scripts()} {
-			want := map[string]int{"a": 6, "b": 5}[name] // one for each decision, and for what was set
+			want := map[string]int{"a": 6, "b": 5}[name] // one for each decision, and one for the setting
 			if len(scripts) != want {
 				t.Errorf("%s called %v, want %d calls", name, scripts, want)
 			}
@@ -111,8 +111,8 @@ func TestPrecisionsSideBySide(t *testing.T) {
 	})
 }
 
-// TestWindowsSideBySide: if the windows differ, each process also charges the windows of the other,
-// from the time when the other first asked for them. Each decision takes one call.
+// TestWindowsSideBySide: if the windows of two processes differ, each process also charges the windows
+// of the other, once the other has asked for the first time. Each decision takes one call.
 func TestWindowsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -124,7 +124,7 @@ func TestWindowsSideBySide(t *testing.T) {
 		s.expect(t, s.a, 3*time.Second, "a3", "booked by global 3/10s at 10s")
 		s.expect(t, s.b, 4*time.Second, "b2", "granted at 4s")
 		s.expect(t, s.a, 10*time.Second, "a3", "booked by global 3/10s at 11s")
-		// In its minute b has counted b1, a2 and b2, and what a3 is promised.
+		// The minute of b has counted b1, a2 and b2, and the booking of a3.
 		s.expect(t, s.b, 11*time.Second, "b3", "granted at 11s")
 		s.expect(t, s.b, 11*time.Second, "b4", "booked by global 5/1m at 1m1s")
 		if n := len(s.told[1].scripts()); n != 4 {
@@ -133,8 +133,8 @@ func TestWindowsSideBySide(t *testing.T) {
 	})
 }
 
-// TestTurnsSideBySide: a start of one process counts for the other once, however often they take
-// turns, unless it came before the other's window existed.
+// TestTurnsSideBySide: each start of one process counts once for the other, however often they take
+// turns. Only the first start of a does not count for b: the window of b did not exist yet.
 func TestTurnsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -157,15 +157,15 @@ func TestTurnsSideBySide(t *testing.T) {
 	})
 }
 
-// counting is what the windows of a scope key count: a window that holds nothing any more begins
-// anew when it is asked for.
+// counting models which starts the windows of a scope key count. An empty window begins anew when a
+// process asks for it.
 type counting struct {
 	starts []time.Time
-	since  map[time.Duration]int // the first of the starts that it counts
-	until  map[time.Duration]time.Time
+	since  map[time.Duration]int       // by window: the index of the first start that it counts
+	until  map[time.Duration]time.Time // by window: the last instant at which it is not empty
 }
 
-// asked says that a process with these limits asked.
+// asked notes that a process with these limits asked.
 func (c *counting) asked(limits []throttle.Limit, at time.Time) {
 	for _, limit := range limits {
 		if until, is := c.until[limit.Window]; !is || until.Before(at) {
@@ -193,9 +193,9 @@ func (c *counting) most(at time.Time, window time.Duration) int64 {
 	return known.most(throttle.Global, "", at, window)
 }
 
-// TestPropertySideBySide: of processes whose limits differ in units, windows and precision
-// each keeps its own for what it starts itself, whoever started the rest since the window
-// began to count.
+// TestPropertySideBySide: two processes have limits that differ in units, windows and
+// precision. When a process starts a job, its own limits hold, and count the starts of both
+// processes since the window began to count.
 func TestPropertySideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -219,7 +219,7 @@ func TestPropertySideBySide(t *testing.T) {
 			both := []*scripted{newScripted(first), newScripted(second)}
 			now, slots, jobs := dawn, make(map[string]time.Time), 0
 			windows := &counting{since: make(map[time.Duration]int), until: make(map[time.Duration]time.Time)}
-			for i, who := range both { // from here on both are counted for
+			for i, who := range both { // the windows of both processes begin to count
 				id := fmt.Sprint("first", i)
 				r, err := who.Reserve(now, throttle.Job{ID: id, Weight: 1})
 				if err != nil {
@@ -266,9 +266,9 @@ func TestPropertySideBySide(t *testing.T) {
 	})
 }
 
-// TestF54_ConfigurationsSideBySide: an old and a new process decide each by its own
-// configuration, and each counts what the other has started, from when it was first asked
-// for also under a window that the other does not know.
+// TestF54_ConfigurationsSideBySide: an old and a new process each decide by their own
+// configuration, and count what the other has started. A window that only one of them has
+// counts from the time when this process asked first.
 func TestF54_ConfigurationsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -304,8 +304,8 @@ func TestF54_ConfigurationsSideBySide(t *testing.T) {
 				t.Errorf("%s: usage (-want +got):\n%s", name, diff)
 			}
 		}
-		// With the old configuration the raised limit has room at once, until its minute
-		// is full of what both have started.
+		// The old configuration allows more in an hour, so it has room at once, until the jobs
+		// of both processes fill its minute.
 		if got := reserve(t, old, throttle.Job{ID: "4", Weight: 3}); got.Outcome != throttle.Granted {
 			t.Errorf("raised: got %+v, want granted", got)
 		}

@@ -7,7 +7,7 @@ import (
 
 // ietfLimits reads the fields of draft-ietf-httpapi-ratelimit-headers
 // (https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11) and
-// of its older versions, of which servers send all three forms:
+// of its older versions. Servers send each of these three forms:
 //
 //	RateLimit: "hourly";r=50;t=30             since version 08
 //	RateLimit-Policy: "hourly";q=100;w=3600
@@ -15,11 +15,12 @@ import (
 //	RateLimit: limit=100, remaining=50, reset=30             version 07
 //	RateLimit-Policy: 100;w=3600
 //
-//	RateLimit-Limit: 100, 100;w=3600          before; the policy may stand in a
-//	RateLimit-Remaining: 50                   field of its own as in version 07
+//	RateLimit-Limit: 100, 100;w=3600          before version 07; the policy may stand in
+//	RateLimit-Remaining: 50                   RateLimit-Policy as in version 07
 //	RateLimit-Reset: 30
 //
-// The stated limits come first, then the policies without a stated limit.
+// The result has the limits with remaining units first, each completed by its policy, then
+// the other policies.
 func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	policies := policiesIn(header.Values("RateLimit-Policy"))
 	limits := statedLimits(header.Values("RateLimit"), at)
@@ -38,9 +39,9 @@ func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	return limits
 }
 
-// policiesIn reads RateLimit-Policy, each policy as a limit with unknown remaining units.
-// A policy without a name has its units in place of the name, and must have a window:
-// without one, version 06's RateLimit-Limit means something else.
+// policiesIn reads policies, each as a limit with unknown remaining units. In the older
+// versions a policy has its units where the draft now has its name, and must have a window:
+// a number without one is no policy but the limit itself.
 func policiesIn(lines []string) []HTTPLimit {
 	var policies []HTTPLimit
 	for _, m := range fieldMembersIn(lines) {
@@ -57,7 +58,7 @@ func policiesIn(lines []string) []HTTPLimit {
 	return policies
 }
 
-// statedLimits reads RateLimit, as a list or as the dictionary of version 07.
+// statedLimits reads the field RateLimit: a list, or the dictionary of version 07.
 func statedLimits(lines []string, at time.Time) []HTTPLimit {
 	var limits []HTTPLimit
 	stated := make(map[string]string)
@@ -101,7 +102,7 @@ func unnamedLimit(units, remaining, reset string, at time.Time) []HTTPLimit {
 	return []HTTPLimit{limit}
 }
 
-// joinPolicies completes each limit by its policy, and appends the remaining policies.
+// joinPolicies completes each limit by its policy, and appends the policies without a limit.
 func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
 	joined := make([]bool, len(policies))
 	for i := range limits {

@@ -31,21 +31,21 @@ type crawled struct {
 	ended map[string]string // how each page ended, by its URL
 }
 
-// crawlSites crawls a web of its own, from one page of each site or from the given
-// ones.
+// crawlSites crawls sites from the given pages, or else from the start page of each
+// site. The servers' log is checked.
 func crawlSites(t *testing.T, sites []site.Site, args []string, seeds ...string) crawled {
 	t.Helper()
 	return crawlWeb(t, sites, true, args, seeds...)
 }
 
-// crawlWeb does so; by the client's own log, as of real hosts, if the servers keep
-// none.
+// crawlWeb does what crawlSites does. Without serversLog, the client's own log is
+// checked, as it is for real hosts.
 func crawlWeb(t *testing.T, sites []site.Site, serversLog bool, args []string, seeds ...string) crawled {
 	t.Helper()
 	return crawlOn(t, newRedis(t), sites, serversLog, args, seeds...)
 }
 
-// newRedis is a Redis inside the test.
+// newRedis returns a client of a Redis inside the test.
 func newRedis(t *testing.T) *redis.Client {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -55,8 +55,8 @@ func newRedis(t *testing.T) *redis.Client {
 	return client
 }
 
-// ownRedis is the address of a Redis that a test has for itself: a real one, or one
-// inside the test where there is none.
+// ownRedis returns the address of a Redis that a test has for itself: a real server,
+// or without redis-server one inside the test.
 func ownRedis(t *testing.T) string {
 	t.Helper()
 	if redistest.Available(t) {
@@ -65,7 +65,7 @@ func ownRedis(t *testing.T) string {
 	return newRedis(t).Options().Addr
 }
 
-// crawlOn does so on a Redis that may know the crawl.
+// crawlOn does what crawlWeb does, on a Redis that may have data of an earlier crawl.
 func crawlOn(t *testing.T, client *redis.Client, sites []site.Site, serversLog bool, args []string,
 	seeds ...string) crawled {
 	t.Helper()
@@ -93,7 +93,7 @@ func startPages(sites []site.Site) (urls []string) {
 	return urls
 }
 
-// readyCrawl is a crawl of a web, which is yet to run.
+// readyCrawl prepares a crawl of a web, and returns the function that runs it.
 func readyCrawl(t *testing.T, client *redis.Client, web *site.Web, serversLog bool, args []string,
 	seeds ...string) (run func(context.Context) (crawled, error)) {
 	t.Helper()
@@ -126,7 +126,7 @@ func readyCrawl(t *testing.T, client *redis.Client, web *site.Web, serversLog bo
 	}
 }
 
-// asked tells how often a URL was requested.
+// asked returns how often a URL was requested.
 func (c crawled) asked(url string) int {
 	n := 0
 	for _, a := range c.of.Accesses {
@@ -161,7 +161,8 @@ func redirects(host string, last byte, to map[string]string) site.Site {
 		}))}
 }
 
-// F66: where a redirect leads is a page of its own, under the rules of its host.
+// F66: the target of a redirect is a page of its own. The rules of the target's host
+// hold for it.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	moves := map[string]string{
@@ -203,7 +204,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// F65: what a host's answer to the request for robots.txt lets be requested.
+// F65: the answer to the request for robots.txt decides which pages are requested.
 func TestRobotsOfAHost(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /a\n"
@@ -245,7 +246,7 @@ func TestRobotsOfAHost(t *testing.T) {
 			t.Parallel()
 			one := links("a.example", byte(2+i), "")
 			one.Handler = site.Rules(one.Handler, row.robots)
-			timeout := "30s" // none of these is waited for, however slow the machine
+			timeout := "30s" // long enough for every answer, also on a slow machine
 			if row.name == "no answer" {
 				timeout = "500ms"
 			}
@@ -260,8 +261,8 @@ func TestRobotsOfAHost(t *testing.T) {
 	}
 }
 
-// F65: a robots.txt is looked for behind five redirects, also on another host, and
-// holds for the host that was asked for it.
+// F65: the crawler follows up to five redirects of a robots.txt, also to another host.
+// The rules hold for the host that was asked first.
 func TestRobotsBehindRedirects(t *testing.T) {
 	t.Parallel()
 	chain := func(host string, last byte, hops int) site.Site {
@@ -298,8 +299,9 @@ func TestRobotsBehindRedirects(t *testing.T) {
 	}
 }
 
-// F67: a page larger than its charge is cut and charged more the second time; one
-// without end is cut at the cap; and what was sent holds up the next page.
+// F67: a page that is larger than its charge is cut, and requested once more with a
+// larger charge. A page without end is cut at the cap. The bytes that were sent are
+// charged, so the next page waits.
 func TestLargePages(t *testing.T) {
 	t.Parallel()
 	one := site.Site{Host: "a.example", Addr: site.Loopback(2),
@@ -316,7 +318,7 @@ func TestLargePages(t *testing.T) {
 			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
 		}
 	}
-	// Wide: once cut, once whole, and once more to see whether it has changed.
+	// The page wide is requested three times: cut, whole, and once to see whether it has changed.
 	if c.asked("http://a.example/wide") != 3 || c.asked("http://a.example/endless") != 2 ||
 		c.asked("http://a.example/declared") != 1 || c.Larger != 2 {
 		t.Errorf("wide was requested %d times, endless %d, declared %d; want 3, 2, 1",
@@ -359,11 +361,11 @@ func TestHostsOnOneAddress(t *testing.T) {
 		}
 	}
 	if c.MakespanS < 1 {
-		t.Errorf("all of it in %.2f s: the address' limit held nothing up", c.MakespanS)
+		t.Errorf("the crawl ended after %.2f s: the limit of the address delayed nothing", c.MakespanS)
 	}
 }
 
-// Of real hosts the client's own log is what is checked.
+// For real hosts, the client's own log is checked.
 func TestClientsLog(t *testing.T) {
 	t.Parallel()
 	sites := []site.Site{
@@ -377,8 +379,8 @@ func TestClientsLog(t *testing.T) {
 	}
 }
 
-// What an earlier run has left goes on, whatever has become of its task; and a
-// robots.txt that is too old is asked for again.
+// A run fetches the pages that an earlier run left, whatever happened to their tasks.
+// It asks again for a robots.txt that is too old.
 func TestGoesOnWithWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
@@ -407,8 +409,8 @@ func TestGoesOnWithWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A process that stopped between a robots.txt and where that has moved to leaves the
-// latter to the next one.
+// A robots.txt has moved, and the process stopped before it asked the new address. The
+// next process asks it.
 func TestGoesOnBehindAMovedRobots(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
@@ -427,8 +429,8 @@ func TestGoesOnBehindAMovedRobots(t *testing.T) {
 	}
 }
 
-// A task that asynq runs once more after its turn is over requests nothing, and
-// its charges are given back.
+// A task whose turn is over requests nothing if asynq runs it again. Its charges are
+// given back.
 func TestAnOldTurnRequestsNothing(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
@@ -452,8 +454,8 @@ func TestAnOldTurnRequestsNothing(t *testing.T) {
 	}
 }
 
-// Where a machine has no such loopback address, the site is at 127.0.0.1, and is
-// counted under its own address.
+// If the machine lacks a site's address, the site runs at 127.0.0.1. Its pages are still
+// counted under the site's address.
 func TestWebOnOneAddress(t *testing.T) {
 	t.Parallel()
 	a, b := links("a.example", 2, ""), links("b.example", 3, "")

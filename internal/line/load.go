@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Snapshot is everything that waits, the state of the scope keys that it waits under, and what is set at run time.
+// Snapshot is all jobs that wait, the state of their scope keys, and the settings of run time.
 type Snapshot struct {
 	Now    int64
 	Keys   []KeySnapshot
 	Set    []Setting
 	Queues []QueueSnapshot
-	Lanes  []LaneSnapshot // those that stand in a queue
+	Lanes  []LaneSnapshot // the lanes that stand in a queue
 	Claims []ClaimSnapshot
-	Shares map[string]int64 // of flows that have another one than 1
+	Shares map[string]int64 // of the flows whose share is not 1
 }
 
 // KeySnapshot is the state of a scope key.
@@ -25,19 +25,19 @@ type KeySnapshot struct {
 	Ledgers []LedgerSnapshot
 }
 
-// Setting is a mode, or else limits, that is set at run time.
+// Setting is a mode, or else a list of limits, that is set at run time.
 type Setting struct {
 	Name   string // of a scope key or a scope; empty: the mode of all scopes
-	Mode   Mode   // 0: it is limits
+	Mode   Mode   // 0: the setting is the limits
 	Limits []Limit
-	Ends   int64 // Never: it is set until it is taken back
+	Ends   int64 // Never: the setting stays until it is taken back
 }
 
 // LedgerSnapshot is the content of one ledger.
 type LedgerSnapshot struct {
 	Span
 	Precision, N  int64
-	Shift         int64 // of the ledger's time from the clock's
+	Shift         int64 // the ledger's time minus the clock's
 	Spent, Booked []Entry
 }
 
@@ -50,8 +50,8 @@ type QueueSnapshot struct {
 	Timer   int64
 	Virtual float64
 	Flows   []FlowSnapshot
-	Finish  map[string]float64   // finish tags of flows that stand elsewhere
-	HadTurn []string             // flows that have had their turn here and stand elsewhere
+	Finish  map[string]float64   // finish tags of flows that stand in another queue
+	HadTurn []string             // flows that have had their turn here and now stand in another queue
 	Classes map[string]ClassTags // of flows that have had lanes of a lower priority here
 }
 
@@ -74,7 +74,7 @@ type LaneSnapshot struct {
 	Jobs []Waiter
 }
 
-// Waiter is a job in a lane. Its costs are those of the lane's scope keys, or one for all.
+// Waiter is a job in a lane. It has a cost for each scope key of the lane, or one cost for all of them.
 type Waiter struct {
 	ID      string
 	Arrival int64
@@ -88,8 +88,8 @@ type ClaimSnapshot struct {
 	ID  string
 }
 
-// Load returns a line that goes on from a snapshot. Bookings of jobs that do not wait count as spent: Load takes these
-// jobs to start at their slots.
+// Load returns a line that goes on from a snapshot. Load turns bookings into starts: it assumes that booked jobs start
+// at their slots.
 func Load(s Snapshot) *Line {
 	l := New()
 	for _, k := range s.Keys {
@@ -210,7 +210,7 @@ func (d *ledger) startBooked(now int64) {
 	}
 }
 
-// Snapshot returns everything that waits.
+// Snapshot returns the waiting jobs, their scope keys and the settings of run time.
 func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	s := Snapshot{Now: now, Shares: make(map[string]int64, l.shares.len())}
 	for flow, score := range l.shares.all() {
@@ -252,7 +252,7 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	return s
 }
 
-// settings are what is set for a scope, or with an empty name for all.
+// settings returns the settings of a scope, or of all scopes with an empty name.
 func (s scopeSet) settings(name string) (all []Setting) {
 	if s.mode != 0 {
 		all = append(all, Setting{Name: name, Mode: s.mode, Ends: s.modeEnds})
@@ -305,7 +305,7 @@ func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapsho
 type JobState struct {
 	Slot    int64  // 0: the job is not booked, or did not come to its slot
 	Arrival int64  // 0: the job is not known
-	Before  int64  // how many jobs of its lane are before it
+	Before  int64  // how many jobs of its lane come before it
 	Jobs    int64  // how many jobs its lane has; 0: the job does not wait
 	Queue   string // the scope key under which its lane stands
 	Timer   int64  // when that scope key is looked at

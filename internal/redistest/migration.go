@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Migration is a slot on its way from one primary of a cluster to another. A test calls
-// its steps one by one, and may stop or do something else between any two:
+// Migration moves a slot from one primary of a cluster to another. A test calls the steps
+// one by one, and may stop or do something else between any two:
 //
 //	m := cluster.Migrate(t, slot, to) // nothing has happened
 //	m.Begin(t)                        // keys that are missing at the source: ASK
@@ -23,7 +23,7 @@ type Migration struct {
 	From, To *Server
 }
 
-// Migrate prepares to move a slot from its primary to another.
+// Migrate prepares to move a slot from its primary to another one. It changes nothing yet.
 func (c *Cluster) Migrate(t testing.TB, slot int, to *Server) *Migration {
 	t.Helper()
 	return &Migration{Slot: slot, From: c.serving(t, slot)[0], To: to, Cluster: c}
@@ -111,7 +111,7 @@ func (m *Migration) finish() error {
 			return err
 		}
 	}
-	return await("nodes that know where slot "+strconv.Itoa(m.Slot)+" went", func() error {
+	return await("nodes that know the new primary of slot "+strconv.Itoa(m.Slot)+" went", func() error {
 		for _, node := range m.Cluster.Nodes {
 			if !node.Running() {
 				continue

@@ -78,7 +78,7 @@ func TestProxyDropsTheReplyOfAnExecutedCommand(t *testing.T) {
 		}
 		proxy.DropNextReply("EvalSha")
 		if err := c.Ping(ctx).Err(); err != nil {
-			t.Errorf("PING, not to be lost: %v", err)
+			t.Errorf("PING, whose reply must arrive: %v", err)
 		}
 		if got, err := script.EvalSha(ctx, c, []string{"n"}).Int(); err == nil {
 			t.Errorf("the reply %d was not lost", got)
@@ -118,7 +118,7 @@ func TestProxyDropsTheNthReply(t *testing.T) {
 		for call := 1; call <= 6; call++ {
 			got, err := c.Incr(t.Context(), "n").Result()
 			if lost := call == 3 || call == 5; lost != (err != nil) {
-				t.Errorf("call %d: got %d, %v; want it lost: %t", call, got, err, lost)
+				t.Errorf("call %d: got %d, %v; want a lost reply: %t", call, got, err, lost)
 			}
 		}
 		if got, err := direct.Get(t.Context(), "n").Int(); err != nil || got != 6 {
@@ -127,8 +127,8 @@ func TestProxyDropsTheNthReply(t *testing.T) {
 	})
 }
 
-// A lost reply in the middle of a pipeline takes the replies behind it along, and
-// none before it.
+// If a reply in the middle of a pipeline is lost, so are the replies after it. Those
+// before it arrive.
 func TestProxyDropsInsideAPipeline(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
@@ -166,7 +166,7 @@ func TestProxyStalls(t *testing.T) {
 			t.Errorf("answered %d while stalled", got)
 		}
 		if got, err := direct.Exists(t.Context(), "n").Result(); err != nil || got != 0 {
-			t.Errorf("while stalled the server has n: %d, %v; want 0", got, err)
+			t.Errorf("while stalled, n exists on the server: %d, %v; want 0", got, err)
 		}
 		proxy.Unstall()
 		for { // the request arrives late, though its client gave up
@@ -209,12 +209,12 @@ func TestProxyMutes(t *testing.T) {
 		if reply, err := say("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Fatalf("muted: got %q, %v; want nothing, on an open connection", reply, err)
 		}
-		redistest.Await(t, "the reply is lost", func() bool { return proxy.Dropped() == 1 })
+		redistest.Await(t, "the loss of the reply", func() bool { return proxy.Dropped() == 1 })
 		proxy.Unmute()
 		if reply, err := say("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("the connection that lost a reply: got %q, %v; want nothing", reply, err)
 		}
-		redistest.Await(t, "both are executed", func() bool {
+		redistest.Await(t, "the execution of both requests", func() bool {
 			got, err := direct.Get(ctx, "n").Int()
 			return err == nil && got == 2
 		})
@@ -252,7 +252,7 @@ func TestProxyRefuses(t *testing.T) {
 		}
 		proxy.Refuse()
 		if err := c.Ping(t.Context()).Err(); err == nil {
-			t.Error("answered on a connection that was to be cut")
+			t.Error("answered on a connection that Refuse cuts")
 		}
 		if conn, err := net.Dial("tcp", proxy.Addr); err == nil {
 			_ = conn.Close()
@@ -265,8 +265,8 @@ func TestProxyRefuses(t *testing.T) {
 	})
 }
 
-// On a connection that subscribes, replies no longer pair with requests; the proxy
-// then only passes them on.
+// On a connection that subscribes, a request has no single reply. The proxy then passes
+// everything on, and loses nothing.
 func TestProxyPassesSubscriptions(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {

@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// drawCosts draws jobs that take another number of units in one scope than in the others, or none: as a
-// request with its tokens does.
+// drawCosts draws costs for some jobs: in one or two scopes, such a job takes another number of units than its weight,
+// or none. A prompt is an example: it takes one request and many tokens.
 func (p *plan) drawCosts(d dice) {
 	often := one(d, 0.1, 0.5, 1)
 	names := []string{throttle.Global, "tenant", "domain"}
@@ -35,13 +35,13 @@ func (p *plan) drawCosts(d dice) {
 
 // forgetCosts removes the costs in scopes that the world does not have.
 func (p *plan) forgetCosts() {
-	none := func(scope string, _ int64) bool {
+	isAbsent := func(scope string, _ int64) bool {
 		return !slices.ContainsFunc(p.scopes, func(s throttle.Scope) bool { return s.Name == scope })
 	}
 	for _, j := range p.jobs {
-		maps.DeleteFunc(j.costs, none)
+		maps.DeleteFunc(j.costs, isAbsent)
 		for _, o := range j.outcomes {
-			maps.DeleteFunc(o.costs, none)
+			maps.DeleteFunc(o.costs, isAbsent)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (j *job) cost(scope string) int64 {
 	return j.weight
 }
 
-// actual returns what a job has taken of a scope after an outcome.
+// actual returns the units that a job has taken in a scope, by its outcome.
 func (j *job) actual(o outcome, scope string) int64 {
 	_, own := j.costs[scope]
 	if of, is := o.costs[scope]; is {
@@ -69,7 +69,7 @@ func (j *job) actual(o outcome, scope string) int64 {
 	return o.units
 }
 
-// heaviest returns the most that a job takes of any of the scopes.
+// heaviest returns the largest cost that a job has in one of these scopes.
 func (p *plan) heaviest(scopes ...string) (most int64) {
 	for _, j := range p.jobs {
 		for _, scope := range scopes {
@@ -120,7 +120,7 @@ func costsIn(text string) map[string]int64 {
 	return costs
 }
 
-// unitsOf reads the units of each scope key in a request or a correction: one number stands for all.
+// unitsOf reads the units of each scope key from a request or a correction. A single number holds for all scope keys.
 func unitsOf(text string, names []string) []int64 {
 	var units []int64
 	for one := range strings.SplitSeq(text, ",") {

@@ -33,9 +33,8 @@ func TestLoadCampaignReadsMails(t *testing.T) {
 
 func TestLoadCampaignTakesColumnsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	c,
-		err := Load("test",
-		strings.NewReader("\ufeffSubject,to,from,tenant,id\nHi,ada@hill.example,me@acme.example,acme,1\n"))
+	c, err := Load("test", strings.NewReader("\ufeffSubject,to,from,tenant,id\n"+
+		"Hi,ada@hill.example,me@acme.example,acme,1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +58,14 @@ func TestLoadCampaignSaysWhatIsWrong(t *testing.T) {
 		{"id with a space", header + "m 1,0s,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: id "m 1" is not`},
 		{"id twice", header + good + good, `line 3: id "m1" is there twice`},
 		{"tenant empty", header + "m1,0s,,me@acme.example,ada@hill.example,Hi,\n", "line 2: tenant is empty"},
-		{"from is none", header + "m1,0s,acme,me,ada@hill.example,Hi,\n", `line 2: from "me" is not an address`},
-		{"arrival", header + "m1,soon,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "soon" is not a duration`},
+		{"bad sender", header + "m1,0s,acme,me,ada@hill.example,Hi,\n", `line 2: from "me" is not an address`},
+		{"bad arrival", header + "m1,soon,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "soon" is not a duration`},
 		{"arrival before the start", header + "m1,-1s,acme,me@acme.example,ada@hill.example,Hi,\n",
 			`line 2: at "-1s" is not`},
 		{"subject of two lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,\"a\nb\",\n",
 			"line 2: subject has more than one line"},
 		{"no recipients", header + "m1,0s,acme,me@acme.example, ; ,Hi,\n", "line 2: no recipients"},
-		{"recipient is none", header + "m1,0s,acme,me@acme.example,ada,Hi,\n", `line 2: recipient "ada" is not`},
+		{"bad recipient", header + "m1,0s,acme,me@acme.example,ada,Hi,\n", `line 2: recipient "ada" is not`},
 		{"recipient twice", header + "m1,0s,acme,me@acme.example,a@b.example a@b.example,Hi,\n",
 			"line 2: recipient a@b.example is there twice"},
 		{"after a body of three lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,Hi,\"1\n2\n3\"\n" +

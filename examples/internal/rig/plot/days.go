@@ -20,8 +20,8 @@ type Days struct {
 	Began   time.Time // when the run began, in the zone
 	Moments []Moment  // in order
 	Pauses  []Pause
-	Quota   throttle.Limit // zero for the units of each hour; a ramp is a quota too
-	Allowed []Moment       // the units of the quota from then on, in order
+	Quota   throttle.Limit // zero: the units of each hour are shown; a ramp is a quota too
+	Allowed []Moment       // the units of the quota, from each moment until the next, in order
 	Anew    []float64      // when the quota begins anew, in order
 }
 
@@ -45,14 +45,14 @@ func (d Days) drawHours(p *plot.Plot, end float64) error {
 	return nil
 }
 
-// drawQuota draws a line that begins anew with each period of the quota, and the quota.
+// drawQuota draws the quota, and the units so far, which begin anew with each period.
 func (d Days) drawQuota(p *plot.Plot, end float64) error {
 	line, quota := d.soFar(end), d.allowed(end)
 	top := 0.0
 	for _, point := range slices.Concat(line.XYs, quota.XYs) {
 		top = max(top, point.Y)
 	}
-	if err := d.prepare(p, top*1.31, end); err != nil { // the room above is the legend's
+	if err := d.prepare(p, top*1.31, end); err != nil { // the legend needs room above the lines
 		return err
 	}
 	p.Add(line, quota)
@@ -61,7 +61,7 @@ func (d Days) drawQuota(p *plot.Plot, end float64) error {
 	return nil
 }
 
-// legend is the text of the quota; of a ramp, whose steps are drawn, what it is a ramp of.
+// legend returns the text of the quota. For a ramp it names only the calendar, since the plot shows the steps.
 func (d Days) legend() string {
 	if d.Quota.Ramp != "" {
 		return "ramp/" + d.Quota.Label()
@@ -89,10 +89,10 @@ func (d Days) prepare(p *plot.Plot, top, end float64) error {
 	return shade(p, d.Pauses, end)
 }
 
-// hour is how long a bar is of, in seconds.
+// hour is the length of time that a bar stands for, in seconds.
 const hour = 3600
 
-// hours returns the units of each hour of the clock, and the most of them; at least 1.
+// hours returns a bar for each hour of the clock, and the units of the highest bar, at least 1.
 func (d Days) hours(end float64) (bins []plotter.HistogramBin, top float64) {
 	year, month, day := d.Began.Date()
 	first := time.Date(year, month, day, d.Began.Hour(), 0, 0, 0, d.Began.Location()).Sub(d.Began).Seconds()
@@ -139,7 +139,7 @@ func unitTicks(top float64) plot.ConstantTicks {
 	return ticks
 }
 
-// byClock labels the axis of a plot with the clock of a zone.
+// byClock labels the time axis of a plot with the clock of a zone.
 func byClock(p *plot.Plot, began time.Time, end float64) {
 	p.X.Label.Text = began.Location().String()
 	p.X.Tick.Marker = clockTicks(began, end)
