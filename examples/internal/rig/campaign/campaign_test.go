@@ -59,7 +59,7 @@ func TestLoadCampaignSaysWhatIsWrong(t *testing.T) {
 		{"id twice", header + good + good, `line 3: id "m1" is there twice`},
 		{"tenant empty", header + "m1,0s,,me@acme.example,ada@hill.example,Hi,\n", "line 2: tenant is empty"},
 		{"bad sender", header + "m1,0s,acme,me,ada@hill.example,Hi,\n", `line 2: from "me" is not an address`},
-		{"bad arrival", header + "m1,soon,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "soon" is not a duration`},
+		{"arrival", header + "m1,soon,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "soon" is not a duration`},
 		{"arrival before the start", header + "m1,-1s,acme,me@acme.example,ada@hill.example,Hi,\n",
 			`line 2: at "-1s" is not`},
 		{"subject of two lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,\"a\nb\",\n",
