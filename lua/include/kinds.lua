@@ -1,5 +1,5 @@
 -- The kinds of limits, by the letter that stands before the length of a span, "w60000000" or "r30000000":
---   w  a window counts the starts within its length. A start leaves with the window
+--   w  a window counts the starts within its length. A start leaves when it is as old as the window is long
 --   h  hours let starts through while they are open. They count nothing and have no ledger; their units are -1, and
 --     the text of the hours follows the length: "h604800000000Mon-Fri~09:00-17:00~@UTC"
 --   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be
@@ -7,11 +7,11 @@
 --   z  a quota counts the starts of a period of a calendar, whose text follows the length: "z86400000000day@UTC". A
 --     start leaves at the end of its period, which is one sub-window
 -- renewed: a grant notes its places, which the job renews and gives back; a full ledger may have room at any time.
--- settled: a settlement corrects the charge of a start, and a report of the upstream adds debts.
+-- settled: a settlement may correct the charge of a start, and a report of the upstream may add debts.
 -- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
--- slides: starts leave one after the other, so that the ledger tells what started in any time.
--- steps: its units may grow from period to period.
--- edged: its text names a calendar or hours, whose edges Redis keeps. opens: only the time decides.
+-- slides: starts leave one after the other, so the ledger shows how many units started in a span of time.
+-- steps: the units of the limit may grow from period to period.
+-- edged: the span's text names a calendar or hours, whose edges Redis keeps. opens: only the time decides, no units.
 -- uses: edges
 local KINDS = {
   h = { edged = true, opens = true },
@@ -20,10 +20,10 @@ local KINDS = {
   z = { settled = true, edged = true, steps = true },
 }
 
--- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A
--- start counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier than it is;
--- with a precision of 1 it counts to the microsecond. edges: of its periods; offset: of a ledger's time from the
--- clock's. Returns nil if there is no such span.
+-- Sets the fields of a limit's or a ledger's span: kind, length and precision in us; n: how many sub-windows an entry
+-- counts for; edges: the edges of its periods; offset: the ledger's time minus the clock's. Returns nil if the span is
+-- invalid. A start counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier
+-- than it is; with a precision of 1 it counts to the microsecond.
 local function with_span(counted, span, precision)
   local letter, length, calendar = string.match(span, '^(%l)(%d+)(.*)$')
   counted.kind, counted.span = KINDS[letter], span
@@ -45,7 +45,7 @@ local function precedes(a, b)
   return a.span < b.span
 end
 
--- The sub-window of an instant, in a ledger's time, and the first instant of a sub-window.
+-- The number of the sub-window of an instant, in a ledger's time. start_of: the first instant of a sub-window.
 local function sub_window(counted, time)
   if counted.edges then return period_of(counted.edges, time - counted.offset) end
   return math.floor(time / counted.precision)
