@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,7 +118,7 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 			m.slots[id] = a.Start
 		}
 	}
-	if diff := cmp.Diff(texts, got); diff != "" {
+	if diff := cmp.Diff(m.known(texts), m.known(got)); diff != "" {
 		t.Fatalf("reserve (-line +script):\n%s", diff)
 	}
 	if want := m.l.Next(); next != want {
@@ -221,4 +222,18 @@ func (m *machine) leave(t *rapid.T) {
 		delete(m.slots, id)
 		m.ids = slices.DeleteFunc(m.ids, func(x string) bool { return x == id })
 	}
+}
+
+// known returns answers without the estimates of starts that lie further ahead than Redis has edges: the script takes
+// hours for open there, and package line knows them.
+func (m *machine) known(answers []string) []string {
+	known := slices.Clone(answers)
+	for i, answer := range answers {
+		waits, ahead := strings.CutPrefix(answer, fmt.Sprintf("%d ", line.Waiting))
+		at, _, _ := strings.Cut(waits, " ")
+		if start, err := strconv.ParseInt(at, 10, 64); ahead && err == nil && start > m.now+histories {
+			known[i] = "waits until far ahead"
+		}
+	}
+	return known
 }
