@@ -119,16 +119,20 @@ func (r *run) renewed(at time.Time) {
 	lease := r.granted.Lease
 	r.until, r.next = at.Add(lease), at.Add(lease/renewals)
 	if !r.lost {
-		r.soon.Reset(time.Until(r.until) - min(lease/10, endsBefore))
+		r.soon.Reset(time.Until(r.ending()))
 	}
 }
 
+// ending is when the context of the handler ends if the lease is not renewed.
+func (r *run) ending() time.Time { return r.until.Add(-min(r.granted.Lease/10, endsBefore)) }
+
 // outlived ends the context of a handler whose lease is about to be over. If Redis still answers
-// in time, the task occupies its places until it ends.
+// in time, the task occupies its places until it ends. The lease may have been renewed since the
+// timer went off.
 func (n *runner) outlived(r *run) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, runs := n.runs[r]; runs {
+	if _, runs := n.runs[r]; runs && !time.Now().Before(r.ending()) {
 		n.lose(r)
 	}
 }
