@@ -257,7 +257,7 @@ func (c *crowded) calls() map[string]func() (string, error) {
 			return "", err
 		},
 		"pause":              run(lua.Set, "pause", "tenant:a", "1000000", "0", "ann|"),
-		"report":             run(lua.Report, "tenant:a", "1 0 0 100", "0/50/10"),
+		"report":             run(lua.Report, "tenant:a", "1 0 0 100 0", "0/50/10"),
 		"resume":             run(lua.Set, "resume", "tenant:b", "", "0", "ann|"),
 		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/w60000000/1", "0", "ann|"),
 		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/w60000000/1", "0", "ann|"),
