@@ -4,6 +4,7 @@ package idle
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,21 @@ func parseOnce(m *miniredis.Miniredis) server.Hook {
 	}
 }
 
+// dueBy returns the first argument of a script after its keys: the time of a call of forward or of
+// DeleteExpiredCompletedTasks, in Unix seconds. Other scripts have the same keys and no time, as that of
+// RunAllScheduledTasks has; they concern all tasks, and dueBy returns the end of time.
+func dueBy(args []string) int64 {
+	keys, err := strconv.Atoi(args[1])
+	if err != nil || len(args) <= 2+keys {
+		return math.MaxInt64
+	}
+	at, err := strconv.ParseInt(args[2+keys], 10, 64)
+	if err != nil {
+		return math.MaxInt64
+	}
+	return at
+}
+
 // answer sets the hook that answers in place of asynq's scripts. The function also may answer in place of others.
 func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, args []string) bool) {
 	t.Helper()
@@ -128,7 +144,7 @@ func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, a
 		switch {
 		case takes && (!m.Exists(args[2]) || m.Exists(args[3])):
 			peer.WriteNull()
-		case moves && !m.Exists(args[2]), (moves || deletes) && earliest(m, args[2]) > time.Now().Unix():
+		case moves && !m.Exists(args[2]), (moves || deletes) && earliest(m, args[2]) > dueBy(args):
 			peer.WriteInt(0)
 		default:
 			return !takes && !moves && also(peer, args)
