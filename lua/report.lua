@@ -5,7 +5,7 @@
 --   started: when the upstream was asked, us; 0: now
 --   wait: for how long the upstream asks to wait, us; 0: it does not say
 --   floor: the smallest served share, thousandths
---   margin: by how much each window is longer than the upstream's, us
+--   margin: by how much windows, not quotas, are longer than the upstream's, us
 -- ARGV[6] what the upstream says of its windows "window/units/remaining,..."
 --   window, us, 0: the shortest; remaining: units that are left, -1: it does not say
 -- Reply: now, next
@@ -21,7 +21,8 @@ local FIRST, MOST = 1000000, 300000000 -- us that a scope key is closed for afte
 -- Read.
 local name = ARGV[4]
 local refused, started, wait, least, margin = match(ARGV[5], '^([01]) (%d+) (%d+) (%d+) (%d+)$')
-refused, started, wait, least = refused == '1', tonumber(started), tonumber(wait), tonumber(least)
+refused, started, wait = refused == '1', tonumber(started), tonumber(wait)
+least, margin = tonumber(least), tonumber(margin)
 local control = read_control()[2]
 check_line()
 local key = key_of(name)
@@ -45,8 +46,7 @@ for of, units, remaining in gmatch(key.mode ~= OFF and ARGV[6] or '', '(%d+)/(%d
   for i = 1, #key.limits do
     local limit = key.limits[i]
     local has = units_at(key, limit, now)
-    -- Only windows are longer by a margin.
-    local length = of == '0' and window or limit.kind.slides and of + margin or tonumber(of)
+    local length = of == '0' and window or tonumber(of) + (limit.kind.slides and margin or 0)
     if limit.kind.settled and limit.length == length and has > 0 then
       said[#said + 1] = { limit = limit, remaining = tonumber(remaining) }
       if tonumber(units) < has then ceiling = min(ceiling, max(least, floor(units / has * 1000))) end
