@@ -449,6 +449,39 @@ func TestForecastOfSettingsThatEnd(t *testing.T) {
 	})
 }
 
+// TestForecastByScriptsOnly: a client that takes no plain commands forecasts by the limits and the modes in force.
+func TestForecastByScriptsOnly(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		ctx, scopes := t.Context(), tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50))
+		opts := &throttle.Options{Timeout: patient}
+		th, err := throttle.New("scripted", client, scopes, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripted, err := throttle.New("scripted", struct{ redis.Scripter }{client}, scopes, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts := func(when string, want bool) {
+			t.Helper()
+			f, err := inspect.New(scripted).Forecast(ctx, []throttle.Job{{Weight: 1, Keys: of("acme")}})
+			if err != nil || f.Last.IsZero() == want {
+				t.Errorf("%s: %+v, %v; want a start: %t", when, f, err, want)
+			}
+		}
+		starts("nothing is set", true)
+		if err := inspect.New(th).SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerMinute(0)}); err != nil {
+			t.Fatal(err)
+		}
+		starts("under a limit of 0", false)
+		if err := inspect.New(th).SetMode(ctx, "tenant", throttle.Off); err != nil {
+			t.Fatal(err)
+		}
+		starts("in a scope that is off", true)
+	})
+}
+
 // TestForecastRefuses: the error is Peek's error for the first job that has one.
 func TestForecastRefuses(t *testing.T) {
 	longtest.Unwatched(t)
