@@ -23,7 +23,7 @@ const (
 	publishedFor = 24 * time.Hour   // after it was last published
 	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
 	mostShares   = 1000             // more are not published
-	mostEnded    = 100              // of the processes that are not alive, the last ones seen are kept
+	mostEnded    = 100              // processes that are not alive and are kept, those seen last
 )
 
 // Process is what one Throttle value has published about itself and its configuration: after its first

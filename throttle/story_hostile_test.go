@@ -76,8 +76,8 @@ func TestT1_F50_LongValues(t *testing.T) {
 	hostileValues(t, server, client, long, long+"x", "x"+long)
 }
 
-// TestHashOfALongKey: of a key that is too long a hash is told. The hash is enough to look at the key. No limit is set,
-// and nothing is paused, under the hash: the key itself is to be named.
+// TestHashOfALongKey: answers have a hash in place of a key that is too long. The hash is enough to look at the key. A
+// change has to name the key itself.
 func TestHashOfALongKey(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})

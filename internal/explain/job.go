@@ -49,12 +49,10 @@ type Explanation struct {
 	Limits   []LimitState `json:"limits,omitempty"`
 	Task     *Task        `json:"task,omitempty"`
 
-	gone bool // asynq has the queue of the job's task, and no such task
-	idle bool // no process of the throttle is alive
-
-	heavy bool // the job takes more units than a limit without an end
-
-	looked time.Time // when a pull looks at its lane's queue; zero if unknown
+	gone   bool      // asynq has the queue of the job's task, and no such task
+	idle   bool      // no process of the throttle is alive
+	heavy  bool      // the job takes more units than a limit without an end
+	looked time.Time // when a pull has to look at the queue of the job's lane; zero if unknown
 }
 
 // Binding is a limit of a scope key, or its pause if it has no limit.

@@ -171,7 +171,7 @@ func readOutline(ctx context.Context, script Script) (*Reader, error) {
 	return r, err
 }
 
-// flows returns how many flows stand in the queues. Each has one lane there at least.
+// flows returns how many flows stand in the queues. Each flow has at least one lane in its queue.
 func (r *Reader) flows() (n int64) {
 	for _, q := range r.queues {
 		n += q.Standing

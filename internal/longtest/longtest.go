@@ -45,8 +45,8 @@ func Default(name, value string) {
 	}
 }
 
-// CollectRarely has garbage collected rarely, in tests with miniredis: it makes a Lua state for each call of a
-// script, which is most of what tests allocate. From a gigabyte on, garbage is collected as often as needed.
+// CollectRarely makes the garbage collector run rarely, for tests with miniredis. Most of what they allocate is the
+// Lua state that miniredis makes for each call of a script. From a gigabyte on, the collector runs as often as needed.
 func CollectRarely() {
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(1 << 30)

@@ -138,8 +138,8 @@ func (c *Cluster) inSync(node *Server) error {
 	if err != nil {
 		return err
 	}
-	each := len(c.Nodes) / c.primaries // primaries are nodes of their slots, too
-	if is["role"] == "master" && each > 1 && !slices.ContainsFunc(c.Nodes,
+	copies := len(c.Nodes) / c.primaries // of each slot: one on its primary, one on each replica
+	if is["role"] == "master" && copies > 1 && !slices.ContainsFunc(c.Nodes,
 		func(replica *Server) bool { return sendsTo(is, replica) }) {
 		return fmt.Errorf("%s sends to none of its %s replicas", node.Addr, is["connected_slaves"])
 	}
@@ -151,7 +151,7 @@ func (c *Cluster) inSync(node *Server) error {
 		return err
 	}
 	for _, slot := range served {
-		if len(slot.Nodes) != each {
+		if len(slot.Nodes) != copies {
 			return fmt.Errorf("%s sees %d nodes at slot %d", node.Addr, len(slot.Nodes), slot.Start)
 		}
 	}

@@ -111,7 +111,7 @@ func (m *Migration) finish() error {
 			return err
 		}
 	}
-	return await("nodes that know the new primary of slot "+strconv.Itoa(m.Slot)+" went", func() error {
+	return await("nodes that know the new primary of slot "+strconv.Itoa(m.Slot), func() error {
 		for _, node := range m.Cluster.Nodes {
 			if !node.Running() {
 				continue
