@@ -77,13 +77,14 @@ func earliest(m *miniredis.Miniredis, key string) int64 {
 // keeps what it parses for EVAL, for all servers of the process. To parse a throttle's script takes as long as to run
 // it many times.
 func parseOnce(m *miniredis.Miniredis) server.Hook {
-	var loaded sync.Map // texts by their SHA1
+	commands := m.Server() // asked for now: a miniredis that closes has none, and forgets it while hooks run
+	var loaded sync.Map    // texts by their SHA1
 	return func(peer *server.Peer, command string, args ...string) bool {
 		switch {
 		case command == "EVALSHA" && len(args) > 0:
 			text, isFirst := loaded.LoadAndDelete(args[0])
 			if isFirst {
-				m.Server().Dispatch(peer, slices.Concat([]string{"EVAL", fmt.Sprint(text)}, args[1:]))
+				commands.Dispatch(peer, slices.Concat([]string{"EVAL", fmt.Sprint(text)}, args[1:]))
 			}
 			return isFirst
 		case command != "SCRIPT" || len(args) == 0:
