@@ -45,15 +45,19 @@ func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, g)
 }
 
-// isInside reports whether an attempt already runs under this shaper's grant, since the shaper
-// wraps its handler twice. A second reservation of the same job would put off the first.
+// isInside reports whether an attempt already runs under a grant of this shaper's throttle, since two wraps are around
+// its handler. A second reservation of the same job would put off the first.
 func (s *Shaper) isInside(ctx context.Context, a attempt) bool {
-	g := s.grantOf(ctx)
-	if g == nil || g.Job.ID != a.jobID() {
+	g := grantOf(ctx)
+	for g != nil && (g.shaper.throttle != s.throttle || g.Job.ID != a.jobID()) {
+		g = g.outer
+	}
+	if g == nil {
 		return false
 	}
 	s.twice.Do(func() {
-		s.log.Error("worker: Shaper.Wrap is around the same handler twice: take one away. The inner one does nothing")
+		s.log.Error("worker: Shaper.Wrap of one throttle is around the same handler twice: take one away. The inner one " +
+			"does nothing")
 	})
 	return true
 }

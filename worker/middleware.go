@@ -17,8 +17,9 @@ import (
 
 // Wrap returns a handler that reserves each task before next may process it. It
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
-// of it would see put-backs as errors) and takes a bare Handler as well. Wrapped twice
-// around the same handler, it reserves each task once, and logs an error.
+// of it would see put-backs as errors) and takes a bare Handler as well. If it is around the same
+// handler twice, or another shaper of the same throttle is, each task is reserved once, and an error
+// is logged.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 	s.wrapped.Store(true)
 	s.puller.start()
