@@ -17,65 +17,63 @@ const maxUnits = 1 << 53
 
 const (
 	defaultQuantile = 0.95
-	// lessonsKept is how many settlements of a kind are learned from, the last ones.
+	// lessonsKept is how many of the last settlements of a kind are kept.
 	lessonsKept = 256
-	// kindsKept is how many kinds are; the least recently used is forgotten first.
+	// kindsKept is how many kinds are kept; the least recently used is forgotten first.
 	kindsKept = 1000
 )
 
-// Estimator learns from settlements how many units jobs of a kind take. Estimate returns the Weight
-// for a job; Learn is told what a job was settled with. A kind groups jobs that take about the same,
-// such as those of one type and model. A job's size is what is known before it runs, such as the
-// tokens of its prompt, best in the units that are charged.
+// Estimator learns from settlements how many units jobs of a kind take. Estimate returns the Weight of a job. Learn is
+// told to how many units a job was settled. A kind groups jobs that take similar numbers of units, such as those of one
+// type and model. The size of a job is what is known before it runs, such as the tokens of its prompt, best in the
+// units that are charged.
 //
 // # The rule
 //
-// The last 256 settlements of a kind are kept. Three rules are fitted to them: a constant, the size
-// plus a constant, and the size times a factor. Each covers 95 % of the settlements
-// (Options.Quantile) and charges no less in total than the jobs took. The rule that charges
-// least in total is used, so sizes that tell nothing do no harm.
+// The last 256 settlements of a kind are kept. Three rules are fitted to them: a constant, the size plus a constant,
+// and the size times a factor. Each rule covers 95 % of the settlements (Options.Quantile) and charges no less in
+// total than the jobs took. The rule that charges the least in total is used, so a size that says nothing about the
+// units does no harm.
 //
 // # Which way it errs
 //
-// Estimates are high on average, since each job is charged the 95th percentile, and low for about
-// one job in 20, at times for one in 12. The percentile is exact: of n settlements the one of
-// rank ⌈0.95·(n+1)⌉. If jobs come in no order, the next takes no more than that with a
-// probability of 0.95 or more, whatever the distribution (S. S. Wilks, Statistical
-// Prediction with Special Reference to the Problem of Tolerance Limits, 1942). That the
-// cheapest of three rules is taken costs half of a hundredth of it at most, as measured.
+// Estimates are high on average, since each job is charged the 95th percentile. They are low for about one job in 20,
+// at worst for one in 12. The percentile is exact: of n settlements, the one of rank ⌈0.95·(n+1)⌉. If jobs come in no
+// particular order, the next job takes no more than that with a probability of at least 0.95, whatever the distribution
+// (S. S. Wilks, Statistical Prediction with Special Reference to the Problem of Tolerance Limits, 1942). Taking the
+// cheapest of three rules lowers this probability by at most 0.005, as measured.
 //
-// All that is charged over all that is settled is the 95th percentile over the mean. After
-// 200 settlements that is 1.25 or less where units are log-normal, and the part of them that
-// the size does not tell has a standard deviation, of its logarithm, of no more than this:
+// The ratio of all that is charged to all that is settled is the 95th percentile divided by the mean. The size of a job
+// is a part of its units, and the rest varies. After 200 settlements the ratio is at most 1.25 if the rest is log-normal
+// and the standard deviation of its logarithm is no larger than this:
 //
-//	part that the size tells   0      1/2    4/5    92/100
-//	the rest varies by         0.13   0.24   0.5    1
+//	size, of the units      0      1/2    4/5    92/100
+//	deviation of the rest   0.13   0.24   0.5    1
 //
-// So it is where all from 0.6 to 1 times the largest are alike likely. Where the size tells
-// nothing it is 1.5 for 0.25, 2.1 for 0.5 and 3.3 for 1; 1.9 where all from 0 to the
-// largest are alike likely, and up to 2 where half of the jobs take much and half little.
-// A better size helps then, or kinds that are more alike. A job in a thousand that takes a
-// hundred times as much as others is in no percentile: make it a kind of its own.
+// The ratio is also at most 1.25 where units are spread evenly from 0.6 to 1 times the largest. Where the size is no
+// part of the units, the ratio is 1.5 for a deviation of 0.25, 2.1 for 0.5 and 3.3 for 1; it is 1.9 where units are
+// spread evenly from 0 to the largest, and up to 2 where half of the jobs take much and half little. A better size
+// helps then, or kinds whose jobs are more alike. A job in a thousand that takes a hundred times as many units as the
+// others is in no percentile: make it a kind of its own.
 //
-// When a window is full, it can exceed its limit by what the running jobs use beyond their charges.
-// That happens in one full window of 20 if one job runs at a time, and in one of 1,500 if four jobs
-// run that vary by 0.13.
+// A full window can exceed its limit by what the running jobs use beyond their charges. That happens in one full window
+// of 20 if one job runs at a time, and in one of 1,500 if four jobs run with a deviation of 0.13.
 //
 // # The start, and changes
 //
-// Until there are settlements enough, 19 for 0.95, a job is charged its size plus
-// the cold units of New, or the largest settlement seen if that is more. Jobs that end
-// early are learned first: where these are the small ones the start errs low. When jobs
-// begin to take more, a dozen settlements are enough to follow; when they take less it needs
-// nearly 256, and errs high until then. A job that is settled for nothing teaches nothing,
-// else an outage would have all jobs look small.
+// Until there are enough settlements, 19 for a quantile of 0.95, a job is charged its size plus the cold units of New,
+// or the largest settlement seen if that is more. Jobs that end early are learned first: where these are small, the
+// first estimates are low. When jobs begin to take more, the estimates follow after a dozen settlements. When jobs
+// begin to take less, they follow after nearly 256, and are high until then. A job that is settled to 0 units teaches
+// nothing: otherwise an outage would make all jobs look small.
 //
-// A size beyond the largest that was learned is charged in proportion to what that would be
-// charged; one below the smallest as much as the smallest. Jobs whose size is not known are
-// learned apart from those of the same kind with a size.
+// A size above the largest that was learned is charged in proportion: the charge of the largest, times the ratio of the
+// two sizes. A size below the smallest is charged like the smallest. Jobs of unknown size are learned apart from jobs
+// of the same kind with a size.
 //
-// All is kept in this process, for 1000 kinds, with 4 KB for each; the least recently used
-// is forgotten. An Estimator is safe for many goroutines and waits for none but them.
+// The settlements of 1000 kinds are kept, in this process only, in 4 KB for each kind; the kind that was used least
+// recently is forgotten first. An Estimator is safe for use by many goroutines. Its methods block only while another
+// goroutine is in one of them.
 type Estimator struct {
 	cold     int64
 	most     int64
@@ -86,22 +84,20 @@ type Estimator struct {
 	uses  uint64 // counts calls, to know which kind was used last
 }
 
-// Options are the settings of an Estimator that have a default. The zero value and
-// nil both have all of them.
+// Options are the settings of an Estimator that have a default. The zero value
+// and nil both mean all defaults.
 type Options struct {
-	// Quantile is the part of the jobs of a kind that is to take no more than its
-	// estimate. Where many jobs run at once a lower one will do, since what some take
-	// more others take less. 0 means 0.95; 0.5 to 0.99.
+	// Quantile is the part of the jobs of a kind that should take no more than their estimates. A lower one is enough
+	// where many jobs run at once: some take more than their estimates, others less. 0 means 0.95; 0.5 to 0.99.
 	Quantile float64
-	// Most bounds every estimate, in units: set it to the smallest limit that the jobs
-	// are charged to, since a heavier job never starts. 0 means 2^53; 1 to 2^53.
+	// Most is the largest estimate, in units. Set it to the smallest limit that the jobs are charged to, since a heavier
+	// job never starts. 0 means 2^53; 1 to 2^53.
 	Most int64
 }
 
-// New returns an Estimator that has learned nothing. Until it has, a job is charged
-// its size and cold units on top: what it may take at most, such as its bound on the tokens
-// of an answer. 1 to 2^53. The error is a
-// *throttle.OptionError.
+// New returns an Estimator that has learned nothing. Until it has learned enough, a job is charged its size plus cold
+// units, 1 to 2^53: choose what a job may take at most beyond its size, such as the bound on the tokens of an answer.
+// The error is a *throttle.OptionError.
 func New(cold int64, opts *Options) (*Estimator, error) {
 	var options Options
 	if opts != nil {
@@ -123,8 +119,8 @@ func New(cold int64, opts *Options) (*Estimator, error) {
 	return &Estimator{cold: cold, most: options.Most, quantile: options.Quantile, kinds: make(map[kindOfJob]*lessons)}, nil
 }
 
-// Estimate says how many units a job is to be charged, by its kind and its size: 1 or more,
-// whatever it is asked. A size of 0 or less is not known.
+// Estimate returns how many units a job of this kind and size should be charged, always 1 or more. A size of 0 or less
+// means that the size is unknown.
 func (e *Estimator) Estimate(kind string, size int64) int64 {
 	of, size := kindOf(kind, size)
 	e.mu.Lock()
@@ -145,8 +141,8 @@ func (e *Estimator) Estimate(kind string, size int64) int64 {
 	return min(max(1, int64(min(units, float64(maxUnits)))), e.most)
 }
 
-// Learn takes note of a job that was settled, with the kind and the size that it was
-// estimated by and the units that it took. Of 0 or less nothing is learned.
+// Learn notes a settlement: the kind and the size of the job, as they were given to Estimate, and the units that it was
+// settled to. From 0 units or less nothing is learned.
 func (e *Estimator) Learn(kind string, size, units int64) {
 	if units <= 0 {
 		return
@@ -183,14 +179,14 @@ func (e *Estimator) forget() {
 	delete(e.kinds, oldest)
 }
 
-// kindOfJob keeps jobs of one kind apart whose size is known and is not.
+// kindOfJob is a kind of jobs, either with a known size or without.
 type kindOfJob struct {
 	kind  string
 	sized bool
 }
 
-// kindOf is the key of a job, and its size for the rules. Of jobs without a size all have
-// the same, so that the three rules are one.
+// kindOf returns the kind of a job, and its size for the rules. Jobs of unknown size all get the size 1, so that the
+// three rules charge the same.
 func kindOf(kind string, size int64) (kindOfJob, int64) {
 	return kindOfJob{kind: kind, sized: size > 0}, min(max(1, size), maxUnits)
 }
@@ -204,7 +200,7 @@ type lessons struct {
 	next int      // the oldest, once there are as many as are kept
 	used uint64
 
-	fitted    bool // rule, low and high are of what is in last
+	fitted    bool // rule, low and high were computed from last
 	rule      rule
 	low, high float64 // the smallest and the largest size
 }
@@ -222,10 +218,10 @@ func (l *lessons) add(one lesson) {
 	l.next = (l.next + 1) % lessonsKept
 }
 
-// enough tells that there are as many lessons as the quantile needs.
+// enough reports whether there are as many lessons as the quantile needs.
 func (l *lessons) enough(quantile float64) bool { return rank(quantile, len(l.last)) <= len(l.last) }
 
-// estimate is what the rule says for a size, in whole units, rounded up.
+// estimate returns what the rule charges for a size, in whole units, rounded up.
 func (l *lessons) estimate(size int64, quantile float64) float64 {
 	if !l.fitted {
 		l.fit(quantile)
@@ -238,7 +234,7 @@ func (l *lessons) estimate(size int64, quantile float64) float64 {
 	return math.Ceil(units)
 }
 
-// fit finds the rule that charges the least for what was learned.
+// fit finds the rule that charges the least for the lessons.
 func (l *lessons) fit(quantile float64) {
 	n, sizes := float64(len(l.last)), 0.0
 	l.low, l.high = math.Inf(1), 0
@@ -255,7 +251,7 @@ func (l *lessons) fit(quantile float64) {
 	l.fitted = true
 }
 
-// rules are the three that cover the quantile of what was learned, and its mean.
+// rules returns the three rules, each of which covers the quantile of the lessons and charges no less than their mean.
 func (l *lessons) rules(quantile, sizes float64) [3]rule {
 	var units float64
 	each, onTop, times := make([]float64, len(l.last)), make([]float64, len(l.last)), make([]float64, len(l.last))
@@ -271,13 +267,12 @@ func (l *lessons) rules(quantile, sizes float64) [3]rule {
 	}
 }
 
-// ranked is the quantile of some numbers, which it sorts: the largest where there are too
-// few.
+// ranked sorts the numbers and returns their quantile: the largest number if there are too few.
 func ranked(of []float64, quantile float64) float64 {
 	slices.Sort(of)
 	return of[min(rank(quantile, len(of)), len(of))-1]
 }
 
-// rank is that of the smallest among n sorted numbers which one more is not above, with the
-// probability of the quantile at least; n+1 if none is.
+// rank returns the lowest rank among n sorted numbers whose number the next one does not exceed with at least the
+// probability of the quantile; above n if no number is large enough.
 func rank(quantile float64, n int) int { return int(math.Ceil(quantile * float64(n+1))) }

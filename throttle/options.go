@@ -20,11 +20,11 @@ const (
 	// FallbackClosed answers with an *UnavailableError: nothing starts. It is
 	// the default, since a limit is then never exceeded.
 	FallbackClosed Fallback = iota
-	// FallbackOpen grants every job at once, unchecked and uncharged; but one that is only planned gets
+	// FallbackOpen grants every job at once, unchecked and uncharged; a job that is only planned gets
 	// an *UnavailableError.
 	FallbackOpen
-	// FallbackLocal grants what fits into this process' own share of the
-	// limits, Options.LocalShare; the rest, and a job that is only planned, gets an *UnavailableError.
+	// FallbackLocal grants what fits into this process' own share of the limits, Options.LocalShare.
+	// Other jobs, and those that are only planned, get an *UnavailableError.
 	FallbackLocal
 )
 
@@ -90,8 +90,8 @@ type Options struct {
 	Shares map[string]int
 	// Share returns the share of a key that Shares does not have. It is called often and by several
 	// goroutines. Less than 1 counts as 1, more than 1,000,000 as 1,000,000. A panic is logged, and
-	// the share is 1. It is not called for keys of more than about 128 bytes, of which Redis has
-	// only the hash.
+	// the share is 1. It is not called for keys longer than about 128 bytes: Redis stores only
+	// their hash.
 	Share func(key string) int
 	// FairByTime divides the places of running limits by units times the seconds for which jobs
 	// occupy them, so that a key with long jobs does not get more of them than a key with short
@@ -106,15 +106,15 @@ type Options struct {
 	// Mode is the mode of all scopes: the weaker of this and Scope.Mode is in force, unless SetMode
 	// sets another at run time. Every decision asks Redis even in mode Off, since a mode may be set.
 	Mode Mode
-	// Advance saves calls: a job of a busy lane also charges units for jobs of that lane that are likely to come soon,
-	// and for at most Advance these start without asking Redis. 0 means that each job asks; 5 ms to a second. Limits
-	// hold as without it, except that a pause, limits or a mode that another process sets act here up to Advance
-	// later, and that a step of Redis' clock forth is noticed as late. Units that no job took count as started: a few
-	// hundredths of what a busy lane starts. There are none while a job of this throttle waits, under running limits, for
-	// jobs with Costs or a Deadline, and under windows of less than some seconds, whose sub-windows are too short.
+	// Advance saves calls: a job of a busy lane is also charged for jobs of that lane that are likely to come soon, and
+	// for at most Advance these start without asking Redis. 0 means that each job asks; 5 ms to a second. Limits hold
+	// as without it. A pause, a limit or a mode that another process sets acts here up to Advance later, and a step of
+	// Redis' clock forward is noticed up to Advance later. Units that no job took count as started: a few hundredths of
+	// what a busy lane starts. Each job asks while a job of this throttle waits, under running limits, if it has Costs
+	// or a Deadline, and under windows of less than some seconds, whose sub-windows are too short.
 	Advance time.Duration
-	// SettleWithin is how long after its start a granted job may be settled; settlements are
-	// remembered for as long. 0 means an hour; a minute to 400 days.
+	// SettleWithin is how long after its start a granted job may be settled; Redis keeps each settlement
+	// for that long. 0 means an hour; a minute to 400 days.
 	SettleWithin time.Duration
 	// BreakAfter is how many calls in a row must fail before Redis is left alone for BreakPeriod.
 	// 0 means 5; a negative number means never.

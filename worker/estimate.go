@@ -34,6 +34,7 @@ func (o *Options) learn(task *asynq.Task, actual int64) {
 	}
 }
 
+// kindOf returns the kind and the size of a task: by Options.Kind, or the task's type and no size.
 func (o *Options) kindOf(task *asynq.Task) (kind string, size int64) {
 	if o.Kind == nil {
 		return task.Type(), 0
