@@ -35,6 +35,12 @@ func (i *inspector) GetTaskInfo(queue, id string) (info *asynq.TaskInfo, err err
 	return info, err
 }
 
+// ask returns the fate of a task that has a reservation, and asynq's answer.
+func (i *inspector) ask(task wakeup) (fate, *asynq.TaskInfo, error) {
+	info, err := i.GetTaskInfo(task.queue, task.id)
+	return fateOf(task.retried, info, err), info, err
+}
+
 // RunTask makes a task pending.
 func (i *inspector) RunTask(queue, id string) error {
 	return i.listed(queue, func() error { return i.Inspector.RunTask(queue, id) })

@@ -110,9 +110,9 @@ func (p *prospects) of(tasks []wakeup) []prospect {
 }
 
 func (p *prospects) look(task wakeup) prospect {
-	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
-	seen := prospect{fate: fateOf(task.retried, info, err)}
-	switch seen.fate {
+	found, info, _ := p.shaper.inspector.ask(task)
+	seen := prospect{fate: found}
+	switch found {
 	case resting:
 		seen.paused = p.isPaused(task.queue)
 	case underway:
@@ -149,8 +149,8 @@ func (p *prospects) leave(ctx context.Context, tasks []wakeup, seen []prospect) 
 // leavePending moves a task of a paused queue, which has left the line, to pending, unless it has
 // gone on meanwhile.
 func (p *prospects) leavePending(task wakeup) {
-	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
-	if fateOf(task.retried, info, err) == resting {
+	found, _, err := p.shaper.inspector.ask(task)
+	if found == resting {
 		err = p.shaper.inspector.RunTask(task.queue, task.id)
 	}
 	if err != nil {

@@ -140,8 +140,8 @@ func (w *waker) next() (task wakeup, wait time.Duration) {
 // attend wakes one task, if this library put it back or planned it.
 func (w *waker) attend(task wakeup) {
 	s := w.shaper
-	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
-	switch fateOf(task.retried, info, err) {
+	found, info, err := s.inspector.ask(task)
+	switch found {
 	case resting:
 		// If asynq's own time is near, the task is left to asynq, which may have finished it before
 		// RunTask: that would run it twice.
@@ -151,6 +151,9 @@ func (w *waker) attend(task wakeup) {
 		if err = s.inspector.RunTask(task.queue, task.id); err == nil {
 			s.stats.woken.Add(1)
 			return
+		}
+		if found, _, _ = s.inspector.ask(task); found == underway {
+			return // asynq, or another process, made it pending meanwhile
 		}
 	case underway:
 		// asynq has not written the put-back yet, or the task waits in its handler. Each question

@@ -407,6 +407,54 @@ func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 	}
 }
 
+// TestAnotherWakesTheTask: between the waker's look at a task and its call, another process makes the task pending. That
+// is no trouble to tell of.
+func TestAnotherWakesTheTask(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+		wire := newWire(w)
+		opts, logs := watched()
+		s, err := worker.New(w.throttle, wire.client, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		const tasks = 4
+		wire.before(func(cmd redis.Cmder) {
+			if id, is := madePending(cmd); is {
+				if err := w.tasks.RunTask("default", id); err != nil {
+					t.Errorf("the other process cannot wake %s: %v", id, err)
+				}
+			}
+		})
+		w.serveWith(s, asynq.Config{Concurrency: tasks})
+		for n := range tasks {
+			w.enqueue(n, "acme", 1)
+		}
+		w.drained(tasks, time.Minute)
+		w.checked(tasks)
+		if got := s.Stats(); got.Woken != 0 || got.PutBack != tasks-1 {
+			t.Errorf("woken %d times and put back %d times, want 0 and %d", got.Woken, got.PutBack, tasks-1)
+		}
+		if got := logs.FilterLevelExact(zapcore.WarnLevel); got.Len() != 0 {
+			t.Errorf("warned: %v", got.All())
+		}
+	})
+}
+
+// madePending returns the ID of the task that a command of asynq's Inspector is about to make pending.
+func madePending(cmd redis.Cmder) (id string, is bool) {
+	args := cmd.Args()
+	if cmd.Name() != "evalsha" || len(args) < 7 {
+		return "", false
+	}
+	if groups, _ := args[5].(string); !strings.HasSuffix(groups, ":groups") {
+		return "", false
+	}
+	id, is = args[6].(string)
+	return id, is
+}
+
 // wasPutBack recognizes asynq's script that moves a task to the retry set.
 func wasPutBack(cmd redis.Cmder) bool {
 	name := cmd.Name()
