@@ -114,10 +114,14 @@ func (l *Line) refuse(lane *lane, f fit, full *Full) Answer {
 	return answer
 }
 
-// wait puts a job into its lane, and the lane into a queue if it does not stand in one.
+// wait puts a job into its lane, and the lane into a queue if it does not stand in one. No job there is older than the
+// one before it, but for those that come back to the front, even if the clock has stepped back.
 func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, back bool) Answer {
 	l.setShare(lane.flow, job.Share)
 	stands := len(lane.jobs) > 0
+	if stands && !back {
+		arrival = max(arrival, lane.jobs[len(lane.jobs)-1].arrival)
+	}
 	own := element{arrival, job.Costs, job.ID}
 	if back {
 		lane.jobs = slices.Insert(lane.jobs, 0, own)
@@ -136,23 +140,13 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	}
 	answer := l.waitingAnswer(lane, f, int64(len(lane.jobs)))
 	if stands && back {
-		l.lead(lane, arrival)
+		l.lookAnew(lane)
 	}
 	return answer
 }
 
-// lead makes a lane due whose first job has changed.
-func (l *Line) lead(lane *lane, arrival int64) {
-	for _, name := range lane.keys {
-		if q := l.queues[name]; q != nil && q.leads(lane, arrival) {
-			l.due(name, l.now)
-		}
-	}
-	l.lookAnew(lane)
-}
-
-// stillWaiting answers a waiting job that asks again. A job older than the first of its lane goes to the front, and so
-// does a job whose lane was lost.
+// stillWaiting answers a waiting job that asks again. If it is older than the first job of its lane, the lane was lost
+// and other jobs have come since: the job goes to the front.
 func (l *Line) stillWaiting(job Job, lane *lane, arrival int64) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
 	if arrival < lane.jobs[0].arrival {

@@ -134,7 +134,7 @@ func costOf(lane *lane, costs []int64, name string) int64 {
 // lookAnew makes the next pull look at a lane whose first job has changed: the new first job may be lighter.
 func (l *Line) lookAnew(lane *lane) {
 	for _, name := range lane.keys {
-		if q := l.queues[name]; q != nil && q.has(lane) {
+		if q := l.queues[name]; q != nil && q.leads(lane, lane.jobs[0].arrival) {
 			l.due(name, l.now)
 		}
 	}

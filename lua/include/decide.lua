@@ -57,16 +57,12 @@ local function waiting_answer(lane, at, key, holder, ahead)
     ahead or max(0, lane.jobs - 1), flows)
 end
 
--- Gives a lane another first job.
-local function lead(lane, arrival)
-  for i = 1, #lane do
-    local lanes = lanes_of(lane[i].name, lane.class)
-    if call('ZSCORE', lanes, lane.text) then write('ZADD', lanes, arrival, lane.text) end
-  end
-  look_anew(lane)
-end
-
+-- Puts a job into its lane. No job there is older than the one before it, but for those that come back to the front,
+-- even if the clock has stepped back.
 local function wait(job, lane, at, key, holder, other, back)
+  if lane.jobs > 0 and not back then
+    job.arrival = max(job.arrival, tonumber((parse_element(call('LINDEX', lane.list, -1)))))
+  end
   local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
   if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before the first write
@@ -78,7 +74,7 @@ local function wait(job, lane, at, key, holder, other, back)
     stand(name, lane, arrival, look)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
-  if lane.jobs == 1 then expire(lane.list) elseif back then lead(lane, arrival) end
+  if lane.jobs == 1 then expire(lane.list) elseif back then look_anew(lane, arrival) end
   note(job.id, job.record, waiting_record(arrival, lane.text, is_counted(job.record) and job.costs_text))
   if job.record then write('ZREM', timers, BOOKING .. job.id) end
   expire(jobs, timers)
@@ -159,8 +155,8 @@ local function reachable(lane)
   return false
 end
 
--- Answers a waiting job that asks again. If its lane was lost, and other jobs have come since, the job goes to the
--- front: the first job of a lane is older than the others, unless it has come back.
+-- Answers a waiting job that asks again. If it is older than the first job of its lane, the lane was lost and other
+-- jobs have come since: the job goes to the front.
 local function still_waiting(job, lane)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if not reachable(lane) then

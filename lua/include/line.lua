@@ -22,11 +22,14 @@ local function cost_of(lane, costs, name)
   end
 end
 
--- Makes the queue of a lane due after its first job has changed: the new first job may be lighter.
-local function look_anew(lane)
+-- Makes the queue of a lane due after its first job has changed: the new first job may be lighter. arrival: of the new
+-- first job, or of the one that has left while its entry stands there.
+local function look_anew(lane, arrival)
   for i = 1, #lane do
     local name = lane[i].name
-    if call('ZSCORE', lanes_of(name, lane.class), lane.text) then
+    local lanes = lanes_of(name, lane.class)
+    if call('ZSCORE', lanes, lane.text) then
+      write('ZADD', lanes, arrival, lane.text)
       due(name, now)
       expire(timers)
     end
@@ -35,8 +38,8 @@ end
 
 -- Marks a job as gone from its lane: the next pull that reaches its entry passes over it.
 local function leave_lane(id, lane)
-  local _, _, first_id = parse_element(call('LINDEX', lane.list, 0) or '')
-  if first_id == id then look_anew(lane) end
+  local arrival, _, first_id = parse_element(call('LINDEX', lane.list, 0) or '')
+  if first_id == id then look_anew(lane, arrival) end
 end
 
 -- A limit that a job never fits, and its scope key. A limit of 0 does not count: it acts like a pause.
