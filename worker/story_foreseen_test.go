@@ -65,7 +65,7 @@ func TestForeseenStartsComeTrue(t *testing.T) {
 		}
 		t.Logf("%d tasks in line, %d started otherwise than foreseen, the worst by %s; bound by %v", len(foreseen),
 			missed, worst, binds)
-		if len(foreseen) < 50 || missed > len(foreseen)/20 || binds["tenant"] < 20 {
+		if len(foreseen) < 50 || missed > 0 || binds["tenant"] < 20 {
 			t.Error("the answers did not come true")
 		}
 	})
@@ -118,7 +118,7 @@ func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
 			}
 		}
 		t.Logf("%d tasks in line, %d started otherwise than foreseen, the worst by %s", len(foreseen), missed, worst)
-		if len(foreseen) < 50 || missed > len(foreseen)/20 {
+		if len(foreseen) < 50 || missed > 0 {
 			t.Error("the answers did not come true")
 		}
 	})
