@@ -76,7 +76,7 @@ func (t *Inspector) changesKey(upstream bool) string {
 
 // noteChange records a change. If it cannot record it, that is no error, since the change is in force.
 func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.WasSet, of terms) {
-	if t.in.Clock() != nil || was.Before == was.InForce {
+	if t.in.Clock() != nil {
 		return
 	}
 	now := wire.Instant(was.Now)
@@ -87,8 +87,12 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.
 	if what == wire.SetResume {
 		c.What = wire.SetPause
 	}
-	c.Before, _ = t.settingText(c, was.Before, now)
-	c.After, c.Until = t.settingText(c, was.InForce, now)
+	before, after := wire.ReadWas(c.What, was.Before), wire.ReadWas(c.What, was.InForce)
+	if before.IsAs(after) {
+		return
+	}
+	c.Before, _ = t.settingText(c.Scope, before, now)
+	c.After, c.Until = t.settingText(c.Scope, after, now)
 	text, err := json.Marshal(c)
 	if err == nil {
 		err = t.in.Push(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
@@ -99,17 +103,16 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.
 }
 
 // settingText returns a setting as text for people, and when the setting ends.
-func (t *Inspector) settingText(c Change, text string, now time.Time) (string, time.Time) {
-	value, ends := wire.ReadValue(c.What, text)
+func (t *Inspector) settingText(scope string, s wire.Setting, now time.Time) (string, time.Time) {
 	switch {
-	case c.What == wire.SetPause && ends.After(now):
-		return ends.UTC().Format(time.RFC3339), ends
-	case value == "":
+	case s.What == wire.SetPause && s.Until.After(now):
+		return s.Until.UTC().Format(time.RFC3339), s.Until
+	case s.Value == "":
 		return "", time.Time{}
-	case c.What == wire.SetLimits:
-		return limitsText(t.limitsOf(c.Scope, value)), ends
+	case s.What == wire.SetLimits:
+		return limitsText(t.limitsOf(scope, s.Value)), s.Until
 	}
-	return modeOf(value).String(), ends
+	return modeOf(s.Value).String(), s.Until
 }
 
 // limitsOf reads limits in the scripts' form.

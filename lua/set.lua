@@ -8,7 +8,7 @@
 -- ARGV[7] for how long limits or a mode are set, us; 0: until they are taken back
 -- ARGV[8] "by|why": who sets it and why
 -- Reply: now, next
---   what was set before, and what is set now: the end of a pause, us, 0 for none; else "value|end", '' for nothing
+--   what was set before, and what is now: the end of a pause, us, 0 for none; else "value|end|at|by|why", '' for none
 -- uses: request, scopes, key, queue, line
 
 -- Read.
@@ -20,8 +20,8 @@ local of_key = string.find(name, ':', 1, true)
 local note = format('|%d|', now) .. ARGV[8]
 local setting = value == '' and NOTHING or value .. format('|%d', ends > 0 and now + ends or 0) .. note
 
--- The value and the end of a setting, '' for nothing.
-local function shown(text) return match(text, '^[^|]+|%d+') or '' end
+-- A setting, '' for nothing.
+local function shown(text) return text ~= NOTHING and text or '' end
 
 local function set_pause(key)
   local before = key.paused > now and key.paused or 0

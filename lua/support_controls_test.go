@@ -29,7 +29,7 @@ func (m *machine) compareSet(t *rapid.T, what, name, value string, lasts int64, 
 	if what == "limits" || what == "mode" {
 		want[1], got[1] = "", ""
 		if value != "" {
-			want[2] += fmt.Sprintf("|%d", m.endOf(lasts)%line.Never)
+			want[2] += fmt.Sprintf("|%d|%d|%s", m.endOf(lasts)%line.Never, m.now, setNote)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -177,9 +177,12 @@ func ended(grants []line.Grant, cooldowns map[string]int64) []wire.Ended {
 	return all
 }
 
+// setNote is who sets what, and why, in each change.
+const setNote = "ann%40host|a+reason"
+
 // set sets something for so long, for 0 until it is taken back.
 func (s *scripted) set(now int64, what, name, value string, lasts int64) ([]string, error) {
-	reply, err := s.run(lua.Set, now, what, name, value, fmt.Sprint(lasts), "ann%40host|a+reason")
+	reply, err := s.run(lua.Set, now, what, name, value, fmt.Sprint(lasts), setNote)
 	if err != nil {
 		return nil, err
 	}

@@ -224,6 +224,73 @@ func TestSettings(t *testing.T) {
 	})
 }
 
+// TestAnotherReasonIsAChange: limits and modes that are set again with another reason or another end are a change; with
+// the same they are none. A reason for a pause that is shorter than the one in force is not kept, and so no change.
+func TestAnotherReasonIsAChange(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50)), nil)
+		ctx, in := t.Context(), inspect.New(th)
+		pause := func(length time.Duration) func(...inspect.SetOption) error {
+			return func(options ...inspect.SetOption) error {
+				_, err := in.Pause(ctx, "tenant", "acme", time.Now().Add(length), options...)
+				return err
+			}
+		}
+		limits := func(key string) func(...inspect.SetOption) error {
+			return func(options ...inspect.SetOption) error {
+				return in.SetLimits(ctx, "tenant", key, []throttle.Limit{throttle.PerHour(9)}, options...)
+			}
+		}
+		mode := func(options ...inspect.SetOption) error {
+			return in.SetMode(ctx, "tenant", throttle.Shadow, options...)
+		}
+		reset := func(options ...inspect.SetOption) error { return in.ResetLimits(ctx, "tenant", "acme", options...) }
+		end := inspect.Until(time.Now().Add(time.Hour))
+		for i, row := range []struct {
+			do      func(...inspect.SetOption) error
+			options []inspect.SetOption
+			told    string // the change that is recorded; empty for none
+		}{
+			{reset, []inspect.SetOption{inspect.Why("tidy")}, ""},
+			{limits("acme"), []inspect.SetOption{inspect.Why("spring")}, `limits: "" "9/1h" "spring" false`},
+			{limits("acme"), []inspect.SetOption{inspect.Why("spring")}, ""},
+			{limits("acme"), []inspect.SetOption{inspect.Why("summer")}, `limits: "9/1h" "9/1h" "summer" false`},
+			{limits("acme"), []inspect.SetOption{inspect.Why("summer"), end}, `limits: "9/1h" "9/1h" "summer" true`},
+			{limits("acme"), nil, `limits: "9/1h" "9/1h" "" false`},
+			{limits(""), []inspect.SetOption{inspect.Why("spring")}, `limits: "" "9/1h" "spring" false`},
+			{limits(""), []inspect.SetOption{inspect.Why("summer")}, `limits: "9/1h" "9/1h" "summer" false`},
+			{mode, nil, `mode: "" "shadow" "" false`},
+			{mode, []inspect.SetOption{inspect.Why("a look")}, `mode: "shadow" "shadow" "a look" false`},
+			{mode, []inspect.SetOption{inspect.Why("a look")}, ""},
+			{pause(2 * time.Hour), nil, "pause"},
+			{pause(time.Hour), []inspect.SetOption{inspect.Why("shorter")}, ""},
+		} {
+			before, err := in.Changes(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := row.do(row.options...); err != nil {
+				t.Fatal(err)
+			}
+			after, err := in.Changes(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			if len(after) > len(before) {
+				c := after[0]
+				if told = "pause"; c.What != told {
+					told = fmt.Sprintf("%s: %q %q %q %t", c.What, c.Before, c.After, c.Why, !c.Until.IsZero())
+				}
+			}
+			if told != row.told {
+				t.Errorf("%d: recorded %q, want %q", i, told, row.told)
+			}
+		}
+	})
+}
+
 // TestUpstreamsPushOutNobody: 300 pauses that upstreams asked for leave the change that a person made.
 func TestUpstreamsPushOutNobody(t *testing.T) {
 	t.Parallel()

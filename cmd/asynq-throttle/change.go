@@ -76,10 +76,11 @@ type changed struct {
 	What     string `json:"what"` // limits, pause or mode
 	Before   string `json:"before,omitempty"`
 	After    string `json:"after,omitempty"`
-	// Until is when the setting ends by itself, and Why the given reason.
-	Until time.Time `json:"until,omitzero"`
-	Why   string    `json:"why,omitempty"`
-	Undo  string    `json:"undo,omitempty"` // a command; empty where nothing has changed
+	// Until is when the setting ends by itself, Why the given reason, and WhyBefore that of the setting before.
+	Until     time.Time `json:"until,omitzero"`
+	Why       string    `json:"why,omitempty"`
+	WhyBefore string    `json:"why_before,omitempty"`
+	Undo      string    `json:"undo,omitempty"` // a command; empty where nothing has changed
 }
 
 // change changes a setting, and prints the setting before and the command that undoes the change.
@@ -89,8 +90,8 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	if err != nil {
 		return err
 	}
-	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of, settingWord(what, settingNow(what, before)),
-		settingWord(what, wanted))
+	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of,
+		withReason(settingWord(what, settingNow(what, before)), before.Why), settingWord(what, wanted))
 	if err := p.confirmed(question); err != nil {
 		return err
 	}
@@ -101,9 +102,9 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	if err != nil {
 		return err
 	}
-	now, had := settingNow(what, after), settingNow(what, before)
-	c := changed{of.th.Name(), of.scope, of.key, what, had, now, after.Until, after.Why, ""}
-	if had != now || view.LimitsArgument(before.Limits) != view.LimitsArgument(after.Limits) {
+	c := changed{of.th.Name(), of.scope, of.key, what, settingNow(what, before), settingNow(what, after), after.Until,
+		after.Why, before.Why, ""}
+	if !isAs(before, after) {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
@@ -154,6 +155,21 @@ func untilText(text string, until time.Time) string {
 	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
 }
 
+// withReason adds the reason of a setting to its text, if it has a reason.
+func withReason(text, why string) string {
+	if why == "" {
+		return text
+	}
+	return text + ", why: " + why
+}
+
+// isAs reports whether two settings are the same, with the same reason. An end that is entered twice as the same instant
+// differs a little: its distance from now counts, and is measured twice.
+func isAs(a, b inspect.Setting) bool {
+	return a.At.IsZero() == b.At.IsZero() && a.Mode == b.Mode && a.Why == b.Why &&
+		view.LimitsArgument(a.Limits) == view.LimitsArgument(b.Limits) && a.Until.Sub(b.Until).Abs() < time.Second
+}
+
 // undo returns the command that restores the setting before.
 func undo(of target, what string, before, after inspect.Setting) string {
 	had, has := !before.At.IsZero(), !after.At.IsZero()
@@ -194,18 +210,18 @@ func settingWord(what, text string) string {
 }
 
 func writeChange(g *page, of target, c changed) {
+	before, now := settingWord(c.What, c.Before), settingWord(c.What, c.After)
 	if c.Undo == "" {
-		g.line("%s of %s: nothing has changed, it is %s", c.What, of, settingWord(c.What, c.After))
+		g.line("%s of %s: nothing has changed, it is %s", c.What, of, withReason(now, c.Why))
 		if c.What == "pause" && c.After != "" {
 			g.line("a second pause does not shorten the first: end that by asynq-throttle resume%s", of.args())
 		}
 		return
 	}
-	now := settingWord(c.What, c.After)
 	if c.After == "" && c.What != "pause" {
 		now += ", the configuration is in force"
 	}
-	g.line("%s of %s: %s; before: %s", c.What, of, g.good(now), settingWord(c.What, c.Before))
+	g.line("%s of %s: %s; before: %s", c.What, of, g.good(withReason(now, c.Why)), withReason(before, c.WhyBefore))
 	if c.What == "pause" && c.After != "" {
 		g.line("nobody starts under it until then who has not been granted before; its jobs stay in line")
 	}

@@ -155,7 +155,7 @@ func (p *program) limitsSet() *cobra.Command {
 			if err := p.warnLifted(ctx, of, limits); err != nil {
 				return err
 			}
-			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
+			return p.change(ctx, of, "limits", terms.text(limitsText(limits), end), func(ctx context.Context) error {
 				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
 			})
 		}),

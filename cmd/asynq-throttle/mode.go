@@ -65,7 +65,7 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 	if err != nil {
 		return err
 	}
-	return p.change(ctx, target{th, scope, ""}, "mode", untilText(text, end), func(ctx context.Context) error {
+	return p.change(ctx, target{th, scope, ""}, "mode", of.text(text, end), func(ctx context.Context) error {
 		return th.SetMode(ctx, scope, mode, inspect.Until(end), inspect.Why(of.why))
 	})
 }

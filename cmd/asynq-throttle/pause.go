@@ -31,7 +31,7 @@ func (p *program) pause() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.change(cmd.Context(), key, "pause", untilText("", end), func(ctx context.Context) error {
+			return p.change(cmd.Context(), key, "pause", of.text("", end), func(ctx context.Context) error {
 				_, err := key.th.Pause(ctx, key.scope, key.key, end, inspect.Why(of.why))
 				return err
 			})

@@ -55,6 +55,38 @@ func TestUndoOfHostileKeys(t *testing.T) {
 	})
 }
 
+// TestAnotherReasonIsAChange: the same limits or mode with another reason or another end are a change, which is shown
+// and can be undone. With the same reason and end nothing has changed.
+func TestAnotherReasonIsAChange(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for _, row := range []struct{ line, text string }{
+			{"limits set smtp tenant acme 6/1h", "limits of tenant acme: 6/1h; before: not set\n"},
+			{"limits set smtp tenant acme 6/1h --why spring", "limits of tenant acme: 6/1h, why: spring; before: 6/1h\n" +
+				"undo: asynq-throttle limits set smtp tenant acme 6/1h\n"},
+			{"limits set smtp tenant acme 6/1h --why spring",
+				"limits of tenant acme: nothing has changed, it is 6/1h, why: spring\n"},
+			{"limits set smtp tenant acme 6/1h --why autumn",
+				"limits of tenant acme: 6/1h, why: autumn; before: 6/1h, why: spring\n" +
+					"undo: asynq-throttle limits set --why spring smtp tenant acme 6/1h\n"},
+			{"limits get smtp tenant acme", ": autumn\n"},
+			{"limits set smtp tenant acme 6/1h --why autumn --for 4h", "Z, why: autumn; before: 6/1h, why: autumn\n"},
+			{"limits set smtp tenant acme 6/1h --why autumn", "limits of tenant acme: 6/1h, why: autumn; before: 6/1h until "},
+			{"mode smtp tenant shadow --why try", "mode of all keys of tenant: shadow, why: try; before: not set\n"},
+			{"mode smtp tenant shadow --why trial", "shadow, why: trial; before: shadow, why: try\n"},
+			{"mode smtp tenant shadow --why trial", "nothing has changed, it is shadow, why: trial\n"},
+			{"pause smtp domain web.example --for 1h --why bounces", "Z, why: bounces; before: not paused\n"},
+			{"pause smtp domain web.example --for 1m --why more", "Z, why: bounces\n"},
+			{"pause smtp domain web.example --for 2h --why more", "Z, why: more; before: until "},
+			{"resume smtp domain web.example", "not paused; before: until "},
+			{"limits set smtp tenant acme 6/1h --json --why winter", `"why_before": "autumn"`},
+		} {
+			wants(t, client, row.line, row.text)
+		}
+	})
+}
+
 // TestRampOfOneKeyEndsAsSetForAll: limits that are set for all keys until some time, and are set for one key with their
 // ramp held, end at the same time.
 func TestRampOfOneKeyEndsAsSetForAll(t *testing.T) {

@@ -387,7 +387,7 @@ func TestRamp(t *testing.T) {
 			{"usage mails ip a", ramp + " @" + zone + ", now 100"},
 			{"limits get mails", "ip: 9/1m, " + ramp + " @" + zone},
 			{"ramp continue mails ip a", "the ramp is not held"},
-			{"ramp hold mails ip a --why deferrals", "limits of ip a: 9/1m, " + held + "; before: not set"},
+			{"ramp hold mails ip a --why deferrals", "limits of ip a: 9/1m, " + held + ", why: deferrals; before: not set"},
 			{"limits get mails ip a", held + ", now 100"},
 			{"usage mails ip a", "  4  "}, // what has started counts on
 			{"ramp hold mails ip a", "held already"},

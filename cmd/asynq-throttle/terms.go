@@ -21,6 +21,9 @@ func (t *terms) reason(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.why, "why", "", "the reason, kept with what is set, in at most 200 bytes")
 }
 
+// text adds the end and the reason of a change to the text of what is set.
+func (t *terms) text(set string, end time.Time) string { return withReason(untilText(set, end), t.why) }
+
 // end returns when a change ends by itself; the zero time without either flag.
 func (t *terms) end(now time.Time) (time.Time, error) {
 	length, until := t.length, t.until

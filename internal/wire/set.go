@@ -35,7 +35,8 @@ func ReadSet(args []string) (Set, error) {
 	return s, v.Err()
 }
 
-// WasSet is the answer of set.lua: a pause's end, "value|ends" for limits or a mode, empty if nothing was set.
+// WasSet is the answer of set.lua: a pause's end, "value|ends|at|by|why" for limits or a mode, empty if nothing was
+// set. ReadWas reads either.
 type WasSet struct {
 	Stamp
 	Before, InForce string

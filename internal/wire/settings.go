@@ -79,13 +79,18 @@ func ReadKeySettings(name, header string) (all []Setting) {
 	return all
 }
 
-// ReadValue reads a setting in a WasSet: a pause's end, or "value|ends".
-func ReadValue(what, text string) (value string, ends time.Time) {
+// ReadWas reads a setting in a WasSet: of a pause only its end.
+func ReadWas(what, text string) Setting {
 	if what == SetPause {
-		return "", instantOf(text)
+		return Setting{What: what, Until: instantOf(text)}
 	}
-	value, until, _ := strings.Cut(text, "|")
-	return value, instantOf(until)
+	s, _ := readSetting(what, "", text) // empty if nothing was set
+	return s
+}
+
+// IsAs reports whether a setting has the value, the end and the reason of another.
+func (s Setting) IsAs(other Setting) bool {
+	return s.Value == other.Value && s.Until.Equal(other.Until) && s.Why == other.Why
 }
 
 // PauseEnd reads the end of a pause; zero for none.

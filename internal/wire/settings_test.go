@@ -47,11 +47,11 @@ func TestSettingsAreRead(t *testing.T) {
 	if end := setting(wire.SetMode, "", "o", 9); !end.Holds(at(8)) || end.Holds(at(9)) {
 		t.Error("a setting holds until its end")
 	}
-	for _, c := range []struct{ what, text, value string }{
-		{wire.SetPause, "8", ""}, {wire.SetLimits, "5/w9/1|8", "5/w9/1"},
+	for _, c := range []struct{ what, text, value, why string }{
+		{wire.SetPause, "8", "", ""}, {wire.SetLimits, "5/w9/1|8|7|ann|a+reason", "5/w9/1", "a reason"},
 	} {
-		if value, ends := wire.ReadValue(c.what, c.text); value != c.value || !ends.Equal(at(8)) {
-			t.Errorf("%s %q: %q until %s", c.what, c.text, value, ends)
+		if s := wire.ReadWas(c.what, c.text); s.Value != c.value || !s.Until.Equal(at(8)) || s.Why != c.why {
+			t.Errorf("%s %q: %+v", c.what, c.text, s)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func TestAnswersAreReadAsWritten(t *testing.T) {
 	if got, err := wire.ReadDone(done.Reply(), 2); err != nil || !reflect.DeepEqual(got, done) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
-	set := wire.WasSet{Stamp: stamp, Before: "", InForce: "s|9"}
+	set := wire.WasSet{Stamp: stamp, Before: "", InForce: "s|9|8|ann|"}
 	if got, err := wire.ReadWasSet(set.Reply()); err != nil || got != set {
 		t.Errorf("read as %+v, %v", got, err)
 	}
