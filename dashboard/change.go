@@ -38,8 +38,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	f.For, f.Limits, f.Lasts, f.Zone, f.Why = r.PostForm.Get("for"), r.PostForm.Get("limits"), r.PostForm.Get("lasts"),
-		r.PostForm.Get("zone"), r.PostForm.Get("why")
+	f.keep(r.PostForm)
 	asked, err := h.ask(ctx, h.hub.board(ctx, nil).throttle, key, f.Scopes, r.PostForm)
 	switch {
 	case err != nil:
@@ -95,6 +94,19 @@ func (h *Handler) mayChange(r *http.Request) error {
 
 var errReadOnly = errors.New("dashboard: Options.AllowChanges is not set")
 
+// limitsEntered returns the limits of a form and how long they last; an error if they cannot be set.
+func limitsEntered(th *inspect.Inspector, key scopeKey, form url.Values) ([]throttle.Limit, term, error) {
+	limits, err := throttle.ParseLimits(form.Get("limits"))
+	if err != nil {
+		return nil, term{}, err
+	}
+	of, err := termOf(form, "lasts")
+	if err != nil {
+		return nil, term{}, err
+	}
+	return limits, of, th.CheckLimits(key.Scope, limits, inspect.Until(of.end), inspect.Why(form.Get("why")))
+}
+
 // do applies a form. It returns a description of the change, or an HTTP status and an error.
 func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 	who string) (what string, status int, err error) {
@@ -114,11 +126,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 		_, err = th.Resume(ctx, key.Scope, key.Key, by, why)
 		return "resumed", http.StatusServiceUnavailable, err
 	case "limits":
-		limits, err := throttle.ParseLimits(form.Get("limits"))
-		if err != nil {
-			return "", http.StatusBadRequest, err
-		}
-		of, err := termOf(form, "lasts")
+		limits, of, err := limitsEntered(th, key, form)
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}

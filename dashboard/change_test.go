@@ -214,6 +214,10 @@ func TestChangeWrong(t *testing.T) {
 			"2020-01-01 18:00"}, 400, "is past"},
 		"no limit": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "<b>"}, 400,
 			`value="&lt;b&gt;"`},
+		"two of a kind": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "2/1h, 3/1h"}, 400,
+			"two limits of this kind"},
+		"a short lease": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "2/running@1s"}, 400,
+			"shorter than twice the Lookahead"},
 		"no such scope": {[]string{"do", "pause", "scope", "host", "key", "acme", "for", "1h"}, 404, "no such scope"},
 		"no key":        {[]string{"do", "pause", "scope", "tenant", "key", "", "for", "1h"}, 404, "Name a key"},
 		"a key of all":  {[]string{"do", "pause", "scope", "global", "key", "x", "for", "1h"}, 404, "has no keys"},
@@ -232,6 +236,26 @@ func TestChangeWrong(t *testing.T) {
 	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/key",
 		http.NoBody)); got.status == http.StatusSeeOther {
 		t.Errorf("status %d", got.status)
+	}
+}
+
+// TestTryWrong: Try refuses what Set would refuse, and keeps what was typed.
+func TestTryWrong(t *testing.T) {
+	t.Parallel()
+	h := newWorld(t).pages(&dashboard.Options{AllowChanges: true})
+	for _, c := range []struct{ limits, lasts, why, has, keeps string }{
+		{"<b>", "", "", "want units/window", "&lt;b&gt;"}, {"2/1h, 3/1h", "", "", "two limits of this kind", "2/1h, 3/1h"},
+		{"5/1h", "soon", "", "neither for how long", "soon"},
+		{"5/1h", "2020-01-01 18:00", "", "is past", "2020-01-01 18:00"},
+		{"5/1h", "2999-01-01 18:00", "", "is more than 9600h away", "2999-01-01 18:00"},
+		{"5/1h", "4h", strings.Repeat("é", 101), "more than 200", "éé"},
+	} {
+		query := url.Values{"scope": {"tenant"}, "key": {"acme"}, "limits": {c.limits}, "lasts": {c.lasts}, "why": {c.why}}
+		got := get(t.Context(), h, "/key?"+query.Encode())
+		if got.status != http.StatusBadRequest || !strings.Contains(got.text, c.has) ||
+			!strings.Contains(got.text, `value="`+c.keeps) || strings.Contains(got.text, "kept back</strong>") {
+			t.Errorf("%+v: status %d\n%s", c, got.status, got.text)
+		}
 	}
 }
 

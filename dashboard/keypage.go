@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -160,16 +161,16 @@ func areWord(jobs int64) string {
 	return " are"
 }
 
-// try shows what limits would have held back; it changes nothing.
-func (h *Handler) try(ctx context.Context, f *frame) int {
-	limits, err := throttle.ParseLimits(f.Limits)
-	if err != nil {
-		f.Refused = problem(err)
-		return http.StatusBadRequest
-	}
+// try shows what limits would have held back, or why they cannot be set; it changes nothing.
+func (h *Handler) try(ctx context.Context, f *frame, form url.Values) int {
 	b := h.hub.board(ctx, nil)
 	if b.throttle == nil {
 		return http.StatusServiceUnavailable
+	}
+	limits, _, err := limitsEntered(b.throttle, f.Of, form)
+	if err != nil {
+		f.Refused = problem(err)
+		return http.StatusBadRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

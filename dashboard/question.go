@@ -52,11 +52,7 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		After: view.LimitTexts(after.inForce) + after.by(), Undo: "Reset",
 	}
 	if q.Do == "limits" {
-		limits, err := throttle.ParseLimits(form.Get("limits"))
-		if err != nil {
-			return nil, nil //nolint:nilerr // do says what is wrong
-		}
-		of, err := termOf(form, "lasts")
+		limits, of, err := limitsEntered(th, key, form)
 		if err != nil {
 			return nil, nil //nolint:nilerr // do says what is wrong
 		}

@@ -87,15 +87,30 @@ func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...Se
 // SetLimits blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
 func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []throttle.Limit,
 	options ...SetOption) error {
-	if len(limits) == 0 {
-		return &throttle.OptionError{Field: "limits", Value: 0,
-			Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
-	}
-	text, err := t.in.LimitsToSet(scope, limits)
+	text, err := t.limitsToSet(scope, limits)
 	if err != nil {
 		return err
 	}
 	return t.setLimits(ctx, scope, key, text, options)
+}
+
+// CheckLimits returns the error with which SetLimits would refuse limits of a scope, their end or their reason: a
+// *LimitError or an *OptionError; nil if it would set them. CheckLimits changes nothing and does not block.
+func (t *Inspector) CheckLimits(scope string, limits []throttle.Limit, options ...SetOption) error {
+	if _, err := t.limitsToSet(scope, limits); err != nil {
+		return err
+	}
+	_, _, err := t.termsOf(options)
+	return err
+}
+
+// limitsToSet checks limits, and returns them as the scripts read them.
+func (t *Inspector) limitsToSet(scope string, limits []throttle.Limit) (string, error) {
+	if len(limits) == 0 {
+		return "", &throttle.OptionError{Field: "limits", Value: 0,
+			Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
+	}
+	return t.in.LimitsToSet(scope, limits)
 }
 
 // ResetLimits takes back what SetLimits set for a scope key or, with an empty key of a keyed
@@ -148,11 +163,7 @@ func (t *Inspector) set(ctx context.Context, what, name, value string, options [
 	if ctx == nil {
 		return wire.WasSet{}, errNoContext
 	}
-	of, err := termsOf(options)
-	if err != nil {
-		return wire.WasSet{}, err
-	}
-	left, err := t.left(of)
+	of, left, err := t.termsOf(options)
 	if err != nil {
 		return wire.WasSet{}, err
 	}

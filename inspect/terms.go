@@ -39,22 +39,24 @@ const (
 	mostBy  = 100
 )
 
-// termsOf reads options and refuses texts that are too long.
-func termsOf(options []SetOption) (terms, error) {
-	var t terms
+// termsOf reads options, and returns how long the setting lasts; 0 means until a reset. It refuses texts that are too
+// long, and an end that is past or too far away.
+func (t *Inspector) termsOf(options []SetOption) (of terms, left time.Duration, err error) {
 	for _, option := range options {
 		if option != nil {
-			option(&t)
+			option(&of)
 		}
 	}
 	switch {
-	case len(t.why) > mostWhy:
-		return t, &throttle.OptionError{Field: "Why", Value: len(t.why),
+	case len(of.why) > mostWhy:
+		return of, 0, &throttle.OptionError{Field: "Why", Value: len(of.why),
 			Reason: fmt.Sprintf("bytes are more than %d", mostWhy)}
-	case len(t.by) > mostBy:
-		return t, &throttle.OptionError{Field: "By", Value: len(t.by), Reason: fmt.Sprintf("bytes are more than %d", mostBy)}
+	case len(of.by) > mostBy:
+		return of, 0, &throttle.OptionError{Field: "By", Value: len(of.by),
+			Reason: fmt.Sprintf("bytes are more than %d", mostBy)}
 	}
-	return t, nil
+	left, err = t.left(of)
+	return of, left, err
 }
 
 // left returns how long the setting lasts; 0 means until a reset.

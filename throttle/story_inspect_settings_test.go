@@ -88,6 +88,7 @@ func TestTermsAreRefused(t *testing.T) {
 	} {
 		for what, err := range map[string]error{
 			"limits": inspect.New(th).SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.PerMinute(5)}, option),
+			"check":  inspect.New(th).CheckLimits("tenant", []throttle.Limit{throttle.PerMinute(5)}, option),
 			"mode":   inspect.New(th).SetMode(t.Context(), "", throttle.Off, option),
 			"reset":  inspect.New(th).ResetLimits(t.Context(), "tenant", "acme", option),
 		} {
@@ -96,6 +97,13 @@ func TestTermsAreRefused(t *testing.T) {
 				t.Errorf("%s with %s: %v", what, field, err)
 			}
 		}
+	}
+	if err := inspect.New(th).CheckLimits("tenant", nil); !isOptionError(err, "limits") {
+		t.Errorf("no limits: %v, want an *OptionError", err)
+	}
+	if err := inspect.New(th).CheckLimits("tenant", []throttle.Limit{throttle.PerMinute(5)}, inspect.Why("y"),
+		inspect.Until(time.Now().Add(time.Hour))); err != nil {
+		t.Error(err)
 	}
 	if keys := m.Keys(); len(keys) > 0 {
 		t.Errorf("written: %v", keys)

@@ -96,7 +96,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 		return err
 	}
 	if err := do(ctx); err != nil {
-		return err
+		return ofFlags(err)
 	}
 	after, err := settingOf(ctx, of, what)
 	if err != nil {

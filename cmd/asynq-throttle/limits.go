@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -141,22 +140,26 @@ func (p *program) limitsSet() *cobra.Command {
 			if err != nil {
 				return statusError{misused, err}
 			}
+			end, err := terms.end(time.Now())
+			if err != nil {
+				return err
+			}
 			of, err := p.target(ctx, args[0], args[1:last])
 			if err != nil {
+				return err
+			}
+			until, why := inspect.Until(end), inspect.Why(terms.why)
+			if err := of.th.CheckLimits(of.scope, limits, until, why); err != nil {
+				return ofFlags(err)
+			}
+			if err := p.warnLifted(ctx, of, limits); err != nil {
 				return err
 			}
 			if try {
 				return p.try(ctx, of, limits)
 			}
-			end, err := terms.end(time.Now())
-			if err != nil {
-				return err
-			}
-			if err := p.warnLifted(ctx, of, limits); err != nil {
-				return err
-			}
 			return p.change(ctx, of, "limits", terms.text(limitsText(limits), end), func(ctx context.Context) error {
-				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
+				return of.th.SetLimits(ctx, of.scope, of.key, limits, until, why)
 			})
 		}),
 	}
@@ -192,19 +195,6 @@ func inForce(ctx context.Context, of target) (limits []throttle.Limit, until tim
 		return nil, until, err
 	}
 	return slices.Clone(c.Scopes[0].Limits), until, nil
-}
-
-// ofLimits turns an error of SetLimits about the limits into a usage error.
-func ofLimits(err error) error {
-	var option *throttle.OptionError
-	var limit *throttle.LimitError
-	switch {
-	case errors.As(err, &option):
-		return usagef("%v: %s", option.Value, option.Reason)
-	case errors.As(err, &limit):
-		return statusError{misused, err}
-	}
-	return err
 }
 
 func (p *program) limitsReset() *cobra.Command {

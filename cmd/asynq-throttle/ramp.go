@@ -56,7 +56,7 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 				end = time.Now().Add(until.Sub(now)) // inspect.Until reads this machine's clock
 			}
 			return p.change(ctx, of, "limits", terms.text(limitsText(limits), end), func(ctx context.Context) error {
-				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
+				return of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why))
 			})
 		}),
 	}

@@ -205,6 +205,47 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
+// TestMistakesOfADryRun: what is refused is refused in a dry run too, with the same line.
+func TestMistakesOfADryRun(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		addr := client.Options().Addr
+		for _, row := range [][]string{
+			{"5", "want units/window"}, {"2/1h,3/1h", "two limits of this kind"},
+			{"2/running@1s", "is shorter than twice the Lookahead"},
+			{"5/1h", "is not a duration", "--for", "soon"}, {"5/1h", "is none of 18:00", "--until", "later"},
+			{"5/1h", "one of them, not both", "--for", "1h", "--until", "18:00"},
+			{"5/1h", "is past", "--until", "2020-01-01 18:00"},
+			{"5/1h", "--until 2999-01-01 18:00:00 +0000 UTC is more than 9600h away", "--until", "2999-01-01 18:00"},
+			{"5/1h", "--why: 201 bytes are more than 200", "--why", strings.Repeat("y", 201)},
+		} {
+			args := append([]string{"limits", "set", "smtp", "tenant", "acme", row[0]}, row[2:]...)
+			set, dry := asked(t, addr, args...), asked(t, addr, append(args, "--dry-run")...)
+			if set != dry || dry.status != misused || dry.out != "" || !strings.Contains(dry.errs, row[1]) ||
+				strings.Count(dry.errs, "\n") != 1 {
+				t.Errorf("%q: %+v, in a dry run %+v, want %q", args, set, dry, row[1])
+			}
+		}
+		const warning = "warning: of tenant acme no longer in force: 2/1h; "
+		dry := asked(t, addr, "limits", "set", "smtp", "tenant", "acme", "5/24h", "--for", "1h", "--dry-run")
+		if dry.status != 0 || !strings.HasPrefix(dry.errs, warning) {
+			t.Errorf("%+v, want %q", dry, warning)
+		}
+		for _, line := range []string{"pause smtp tenant acme", "mode smtp tenant off"} {
+			for flags, want := range map[string]string{
+				"--until 2999-01-01T18:00:00Z":                    "2999-01-01 18:00:00 +0000 UTC is more than 9600h away",
+				"--for 1h --why " + strings.Repeat("because", 30): "--why: 210 bytes are more than 200",
+			} {
+				r := asked(t, addr, strings.Fields(line+" "+flags)...)
+				if r.status != misused || !strings.Contains(r.errs, want) {
+					t.Errorf("%s %s: %+v, want %q", line, flags, r, want)
+				}
+			}
+		}
+	})
+}
+
 // TestEmptyNames: a scope or a key that is given and empty, such as a variable of a script that is not set, changes
 // nothing.
 func TestEmptyNames(t *testing.T) {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // terms are the end and the reason of a change, as flags give them.
@@ -47,4 +49,24 @@ func (t *terms) end(now time.Time) (time.Time, error) {
 		return end, usagef("--until %s is past", end.Format(time.RFC3339))
 	}
 	return end, nil
+}
+
+// ofFlags turns an error about limits that are set, their end or their reason into a usage error.
+func ofFlags(err error) error {
+	var option *throttle.OptionError
+	var argument *throttle.ArgumentError
+	var limit *throttle.LimitError
+	switch {
+	case errors.As(err, &option) && option.Field == "Why":
+		return usagef("--why: %v %s", option.Value, option.Reason)
+	case errors.As(err, &option) && option.Field == "Until":
+		return usagef("--until %v %s", option.Value, option.Reason)
+	case errors.As(err, &option):
+		return usagef("%v: %s", option.Value, option.Reason)
+	case errors.As(err, &argument) && argument.Argument == "until": // of a pause
+		return usagef("--until %v %s", argument.Value, argument.Reason)
+	case errors.As(err, &limit):
+		return statusError{misused, err}
+	}
+	return err
 }
