@@ -76,7 +76,7 @@ func keyPageOf(b *board, key scopeKey) any {
 func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 	why, until := view.Why(u)
 	switch {
-	case !p.Paused.IsZero():
+	case !p.Paused.IsZero() && !p.Weak:
 		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
 		p.Help = helpOf(u, "it", false)
 	case p.Blocked.Jobs > 0:
@@ -117,6 +117,8 @@ func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 // helpOf returns what would let jobs start sooner under a scope key, where jobs of several flows or of one wait.
 func helpOf(u inspect.Usage, key string, several bool) string {
 	switch {
+	case u.Mode != throttle.Enforce:
+		return ""
 	case u.Paused.After(u.Now):
 		return fmt.Sprintf("Resume %s to let its jobs start sooner.", key)
 	case view.HoursHold(u):

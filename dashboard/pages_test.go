@@ -202,6 +202,30 @@ func TestScopeThatIsOff(t *testing.T) {
 	}
 }
 
+// TestShadowDelaysNothing: where limits and pauses are in shadow, no page says that they hold a job back.
+func TestShadowDelaysNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, scope := range []string{"tenant", "domain"} {
+		if err := inspect.New(w.throttle).SetMode(t.Context(), scope, throttle.Shadow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := w.pages(nil)
+	for page, has := range map[string]string{
+		"/key?scope=tenant&key=acme":          "wait for it (its turn has not come).</p>",
+		"/key?scope=domain&key=gmail.example": "Nothing waits for it.</p>",
+		"/job?id=mail-4-4":                    "Its turn has not come; expected to start",
+		"/":                                   "its turn has not come",
+	} {
+		text := get(t.Context(), h, page).text
+		if !strings.Contains(text, has) || !strings.Contains(text, `<td data-label="room">shadow: nothing is delayed</td>`) ||
+			strings.Contains(text, "Paused: nothing") || strings.Contains(text, "2/1h, 2 used") {
+			t.Errorf("%s: want %q\n%s", page, has, text)
+		}
+	}
+}
+
 // TestRedisAway: without Redis, one line of the page says so above the last reading; when Redis is
 // back, the line is gone.
 func TestRedisAway(t *testing.T) {

@@ -30,6 +30,8 @@ var functions = template.FuncMap{
 	"sentence": func(text string) string { return view.Printable(view.Capital(text)) },
 	"limits":   view.LimitTexts,
 	"leased":   view.Leased,
+
+	"delaysNothing": view.DelaysNothing,
 }
 
 // name returns a name as a page shows it. Spaces at its ends, which are invisible, are escaped too.

@@ -147,8 +147,8 @@ func (e Explanation) String() string {
 	e.writeJob(&b)
 	for _, u := range e.Usage {
 		if u.Paused.After(e.Now) {
-			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key),
-				u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
+			fmt.Fprintf(&b, "  %s paused until %s (%s)%s\n", scopeKeyText(u.Scope, u.Key),
+				u.Paused.UTC().Format(clockFormat), e.in(u.Paused), modeText(u.Mode))
 		}
 		if u.Served < 1 {
 			fmt.Fprintf(&b, "  %s is served %s of its limits by the upstream\n", scopeKeyText(u.Scope, u.Key),
@@ -161,7 +161,7 @@ func (e Explanation) String() string {
 				continue
 			}
 			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
-				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
+				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(u.Mode, l), originText(u))
 			e.writeAnew(&b, l)
 		}
 	}
@@ -243,8 +243,10 @@ func (e Explanation) in(at time.Time) string {
 	}
 }
 
-func (e Explanation) roomText(l LimitUsage) string {
+func (e Explanation) roomText(mode throttle.Mode, l LimitUsage) string {
 	switch {
+	case mode != throttle.Enforce:
+		return "nothing is delayed"
 	case l.Free.IsZero():
 		return "closed"
 	case l.Free.After(e.Now):
@@ -314,8 +316,13 @@ func originText(u Usage) string {
 	if !u.Ends.IsZero() {
 		text += " until " + u.Ends.UTC().Format(clockFormat)
 	}
-	if u.Mode != throttle.Enforce {
-		text += ", " + u.Mode.String()
+	return text + modeText(u.Mode)
+}
+
+// modeText names a mode that delays nothing.
+func modeText(mode throttle.Mode) string {
+	if mode == throttle.Enforce {
+		return ""
 	}
-	return text
+	return ", " + mode.String()
 }

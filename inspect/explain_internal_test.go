@@ -24,6 +24,20 @@ func TestExplanationOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestExplanationInShadow: no limit in shadow has a time at which it has room: it delays nothing.
+func TestExplanationInShadow(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	e := Explanation{Job: "a", Now: now, Usage: []Usage{{Scope: throttle.Global, Mode: throttle.Shadow, Served: 1,
+		Paused: now.Add(time.Hour), Limits: []LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: now.Add(time.Minute)}}}}}
+	text := e.String()
+	for _, want := range []string{" booked  nothing is delayed, shadow\n", "(in 1h), shadow\n"} {
+		if !strings.Contains(text, want) || strings.Contains(text, "room") {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
+	}
+}
+
 // TestGuessUnderALimitThatEnds: a limit of 0 that ends by itself keeps a job back until then, and one without an end
 // for ever.
 func TestGuessUnderALimitThatEnds(t *testing.T) {

@@ -194,10 +194,10 @@ job waits at 2027-01-15 08:00:01.000 UTC
 job waits at 2027-01-15 08:00:02.000 UTC
   in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start never, unless limits change
   its lane stands under tenant "acme", which is looked at again in 5m
-  domain "gmail.com" paused until 2027-01-15 09:00:00.000 UTC (in 59m58s)
-  domain "gmail.com"       30/1m                   0 used        0 booked  room now, set for the scope, shadow
-  global                   200/1s                  0 used        0 booked  room now, off
-  global                   1000000/24h             0 used        0 booked  room now, off
+  domain "gmail.com" paused until 2027-01-15 09:00:00.000 UTC (in 59m58s), shadow
+  domain "gmail.com"       30/1m                   0 used        0 booked  nothing is delayed, set for the scope, shadow
+  global                   200/1s                  0 used        0 booked  nothing is delayed, off
+  global                   1000000/24h             0 used        0 booked  nothing is delayed, off
   tenant "acme"            0/1h                    0 used        0 booked  closed, set for the key
 `)
 	})

@@ -81,6 +81,8 @@ type changed struct {
 	Why       string    `json:"why,omitempty"`
 	WhyBefore string    `json:"why_before,omitempty"`
 	Undo      string    `json:"undo,omitempty"` // a command; empty where nothing has changed
+
+	mode throttle.Mode // of a key that is paused now
 }
 
 // change changes a setting, and prints the setting before and the command that undoes the change.
@@ -102,8 +104,15 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	if err != nil {
 		return err
 	}
-	c := changed{of.th.Name(), of.scope, of.key, what, settingNow(what, before), settingNow(what, after), after.Until,
-		after.Why, before.Why, ""}
+	c := changed{Throttle: of.th.Name(), Scope: of.scope, Key: of.key, What: what, Before: settingNow(what, before),
+		After: settingNow(what, after), Until: after.Until, Why: after.Why, WhyBefore: before.Why}
+	if what == "pause" && c.After != "" {
+		u, err := of.th.Usage(ctx, of.scope, of.key)
+		if err != nil {
+			return err
+		}
+		c.mode = u.Mode
+	}
 	if !isAs(before, after) {
 		c.Undo = undo(of, what, before, after)
 	}
@@ -222,7 +231,11 @@ func writeChange(g *page, of target, c changed) {
 		now += ", the configuration is in force"
 	}
 	g.line("%s of %s: %s; before: %s", c.What, of, g.good(withReason(now, c.Why)), withReason(before, c.WhyBefore))
-	if c.What == "pause" && c.After != "" {
+	switch {
+	case c.What != "pause" || c.After == "":
+	case c.mode != throttle.Enforce:
+		g.line("%s until the mode is enforce", view.DelaysNothing(c.mode))
+	default:
 		g.line("nobody starts under it until then who has not been granted before; its jobs stay in line")
 	}
 	g.line("undo: %s", c.Undo)

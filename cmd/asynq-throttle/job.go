@@ -97,7 +97,7 @@ func writeJob(g *page, e explain.Explanation) {
 	var rows [][]string
 	for _, l := range e.Limits {
 		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
-			fmt.Sprint(l.Booked), room(l.Paused, l.Limit, l.Hours, l.Free, l.Anew, e.Now) + servedText(l.Served)})
+			fmt.Sprint(l.Booked), room(l.Mode, l.Paused, l.Limit, l.Hours, l.Free, l.Anew, e.Now) + servedText(l.Served)})
 	}
 	if len(rows) > 0 {
 		g.table([]string{"  LIMIT OF", "LIMIT", "USED", "BOOKED", "ROOM"}, rows)

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // page is the output for people.
@@ -92,9 +93,11 @@ func roomAt(limit string, free, now time.Time) string {
 }
 
 // room formats when a limit, if there is one, has room for one unit, and when it begins anew if that is later.
-func room(paused time.Time, limit, hours string, free, anew, now time.Time) string {
+func room(mode throttle.Mode, paused time.Time, limit, hours string, free, anew, now time.Time) string {
 	text := roomAt(limit, free, now)
 	switch {
+	case mode != throttle.Enforce:
+		return view.DelaysNothing(mode)
 	case !paused.IsZero():
 		return "paused until " + at(paused, now)
 	case hours != "":

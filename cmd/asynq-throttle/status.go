@@ -119,7 +119,7 @@ func useText(u view.Use, now time.Time) string {
 	if u.Limit != "" {
 		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + view.Percent(u.Ratio) + "), " +
 			strconv.FormatInt(u.Booked, 10) + " booked"
-		if u.Free.After(now) {
+		if u.Mode == throttle.Enforce && u.Free.After(now) {
 			text += ", room " + at(u.Free, now)
 		}
 	}
@@ -127,10 +127,13 @@ func useText(u view.Use, now time.Time) string {
 	if set := setText(u, now); set != "" {
 		text += ", " + set
 	}
-	if !u.Paused.IsZero() {
+	switch {
+	case u.Mode != throttle.Enforce:
+		text += ", " + view.DelaysNothing(u.Mode)
+	case !u.Paused.IsZero():
 		text += ", paused until " + at(u.Paused, now)
 	}
-	return text + modeText(u.Mode)
+	return text
 }
 
 // servedText is what the upstream serves of a limit, if that is not all.

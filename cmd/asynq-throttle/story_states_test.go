@@ -140,6 +140,32 @@ func TestRunningTimesThatAreNotKnown(t *testing.T) {
 	})
 }
 
+// TestShadowDelaysNothing: where limits and pauses are in shadow or off, no verb says that they hold a job back.
+func TestShadowDelaysNothing(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		wants(t, client, "mode smtp tenant shadow", "undo")
+		wants(t, client, "usage smtp tenant acme", "  shadow: nothing is delayed  ")
+		wants(t, client, "limits get smtp tenant acme", "  shadow: nothing is delayed  ")
+		wants(t, client, "usage smtp domain gmail.example", "paused until ")
+		wants(t, client, "status smtp", "under tenant acme: its turn\n")
+		wants(t, client, "lines smtp --by flow", "  its turn  –\n")
+		wants(t, client, "job smtp acm-4", "  shadow: nothing is delayed\n")
+		wants(t, client, "job smtp acm-4 --json", `"mode": "shadow"`)
+		wants(t, client, "limits set smtp tenant acme 0/1h", "undo")
+		wants(t, client, "job smtp acm-4", "Its turn has not come; expected to start ")
+		wants(t, client, "mode smtp domain off", "undo")
+		wants(t, client, "usage smtp domain gmail.example", "  off: nothing is delayed  ")
+		wants(t, client, "job smtp asynq:mails/paused/0", "Its turn has not come; expected to start ")
+		wants(t, client, "pause smtp domain web.example --for 1h",
+			"not paused\noff: nothing is delayed until the mode is enforce\nundo: ")
+		wants(t, client, "mode smtp global shadow", "undo")
+		wants(t, client, "pause smtp global --for 1h", "\nshadow: nothing is delayed until the mode is enforce\n")
+		wants(t, client, "status smtp", "60 %, shadow: nothing is delayed\n")
+	})
+}
+
 // TestFlowThatWaitsForSeveral: the row of a flow whose jobs wait for several scope keys does not name one for all.
 func TestFlowThatWaitsForSeveral(t *testing.T) {
 	t.Parallel()

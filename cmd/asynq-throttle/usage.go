@@ -21,10 +21,11 @@ func (p *program) usage() *cobra.Command {
 		Long: "How limits are used: of one scope key, of all keys of a scope, or of all; the fullest first.\n\n" +
 			"USED are the units that started in the window that ends now, or in the period of a quota, BOOKED those " +
 			"that are promised\n" +
-			"to jobs which have not started, ROOM when the next unit may start, and when a quota begins anew. FLOWS " +
-			"WAIT is how many\n" +
-			"keys of the fair scope wait for this scope key. LINE is how long its line is and may get, where it has a " +
-			"bound.\n" +
+			"to jobs which have not started, ROOM when the next unit may start, and when a quota begins anew; in shadow " +
+			"and off\n" +
+			"nothing is delayed. FLOWS WAIT is how many keys of the fair scope wait for this scope key. LINE is how long " +
+			"its line is\n" +
+			"and may get, where it has a bound.\n" +
 			"Where a limit follows its upstream, the last column says which part of it that serves.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
@@ -95,7 +96,7 @@ func writeUses(g *page, uses view.Uses) {
 		set := cmp.Or(setText(u, uses.Now), "configuration") + servedText(u.Served)
 		row := []string{
 			scopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
-			strconv.FormatInt(u.Booked, 10), room(u.Paused, u.Limit, u.Hours, u.Free, u.Anew, uses.Now),
+			strconv.FormatInt(u.Booked, 10), room(u.Mode, u.Paused, u.Limit, u.Hours, u.Free, u.Anew, uses.Now),
 			strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
 		}
 		if bounded {

@@ -122,7 +122,7 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 func (e *Explanation) booked(of inspect.Explanation) {
 	e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
 	for _, u := range of.Usage {
-		if u.Paused.After(e.Until) {
+		if u.Mode == throttle.Enforce && u.Paused.After(e.Until) {
 			e.Why = fmt.Sprintf("%s is paused beyond its slot; it then comes to the front of its lane",
 				view.ScopeKey(u.Scope, u.Key))
 			e.Until, e.Expected, e.Help = u.Paused, time.Time{}, "Resume it to let its jobs start sooner."
@@ -234,10 +234,13 @@ func (e *Explanation) laneWaits(of inspect.Explanation) string {
 func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throttle.Limit, ok bool) {
 	last := of.Now
 	for _, u := range of.Usage {
+		if u.Mode != throttle.Enforce {
+			continue
+		}
 		if u.Paused.After(last) {
 			binds, limit, last, ok = u, throttle.Limit{}, u.Paused, true
 		}
-		if u.Mode != throttle.Enforce || of.Costs[u.Scope] == 0 {
+		if of.Costs[u.Scope] == 0 {
 			continue
 		}
 		for _, l := range u.Limits {

@@ -74,6 +74,8 @@ type LimitState struct {
 	Anew   time.Time `json:"begins_anew,omitzero"` // when the next period of a quota begins
 	Served float64   `json:"served,omitzero"`      // the served share; zero if the upstream serves all
 	Paused time.Time `json:"paused,omitzero"`
+	// Mode is the mode in force: where it is not enforce, neither the limit nor the pause delays the job.
+	Mode throttle.Mode `json:"mode"`
 }
 
 // Task is asynq's state of the task.
@@ -189,7 +191,9 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (task 
 
 // Never reports whether the job never starts unless limits change, rather than at an unknown time.
 func (e *Explanation) Never() bool {
-	return e.heavy || slices.ContainsFunc(e.Limits, func(l LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
+	return e.heavy || slices.ContainsFunc(e.Limits, func(l LimitState) bool {
+		return l.Mode == throttle.Enforce && l.Limit != "" && l.Free.IsZero()
+	})
 }
 
 func explanationOf(name string, e inspect.Explanation) Explanation {
@@ -215,7 +219,7 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 			paused = u.Paused
 		}
 		if len(u.Limits) == 0 && !paused.IsZero() {
-			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
+			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused, Mode: u.Mode})
 		}
 		for _, l := range u.Limits {
 			if l.Limit.Running && l.Counts == 0 && l.Used+l.Booked >= l.Units && u.Mode == throttle.Enforce {
@@ -225,7 +229,7 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 				l.Free = e.Now
 			}
 			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.UseText(l), Used: l.Used,
-				Booked: l.Booked, Free: l.Free, Anew: l.Anew, Paused: paused}
+				Booked: l.Booked, Free: l.Free, Anew: l.Anew, Paused: paused, Mode: u.Mode}
 			if state.Hours = view.HoursText(l, e.Now); state.Hours != "" {
 				state.Anew = time.Time{}
 			}

@@ -55,6 +55,14 @@ func SetText(setFor string, ends time.Time, until func(time.Time) string) string
 	return "set for the " + setFor + " until " + until(ends)
 }
 
+// DelaysNothing says of limits that are in shadow or off that they delay nothing; empty if they are enforced.
+func DelaysNothing(mode throttle.Mode) string {
+	if mode == throttle.Enforce {
+		return ""
+	}
+	return mode.String() + ": nothing is delayed"
+}
+
 // Clock formats an instant to the second, in UTC.
 func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 

@@ -37,7 +37,8 @@ type Use struct {
 	SetFor string        `json:"set_for,omitempty"`
 	Ends   time.Time     `json:"ends,omitzero"`
 	Mode   throttle.Mode `json:"mode"`
-	// Paused is when the pause of the scope key ends; zero without a pause.
+	// Paused is when the pause of the scope key ends; zero without a pause. Where Mode is not enforce, neither the pause
+	// nor the limit delays a job, whatever Free is.
 	Paused time.Time `json:"paused,omitzero"`
 	// Waiting is how many flows wait under the scope key.
 	Waiting int64 `json:"waiting_flows"`

@@ -175,8 +175,11 @@ func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
 func Leased(limit string) bool { return strings.Contains(limit, "/running") }
 
 // Why returns what holds jobs back under a scope key, and until when; zero if no time brings that
-// about.
+// about. In shadow and off nothing does, and the text is empty.
 func Why(u inspect.Usage) (text string, until time.Time) {
+	if u.Mode != throttle.Enforce {
+		return "", time.Time{}
+	}
 	if u.Paused.After(u.Now) {
 		return "paused", u.Paused
 	}
@@ -201,11 +204,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 
 // termText says for what limits are set at run time and until when, after a comma; empty where they are configured.
 func termText(u inspect.Usage) string {
-	ends := u.Ends
-	if u.Mode != throttle.Enforce { // the setting that ends may be the mode
-		ends = time.Time{}
-	}
-	if set := SetText(u.SetFor, ends, Clock); set != "" {
+	if set := SetText(u.SetFor, u.Ends, Clock); set != "" {
 		return ", " + set
 	}
 	return ""
@@ -213,6 +212,9 @@ func termText(u inspect.Usage) string {
 
 // HoursHold reports whether closed hours hold jobs back longest under a scope key: a higher limit would not help then.
 func HoursHold(u inspect.Usage) bool {
+	if u.Mode != throttle.Enforce {
+		return false
+	}
 	hold, until := false, u.Now
 	for _, l := range u.Limits {
 		switch {
