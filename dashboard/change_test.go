@@ -370,6 +370,50 @@ func TestChangeUntil(t *testing.T) {
 	}
 }
 
+// TestUndoIsExact: the way back names the whole end and the reason of the limits that are set, and entered again it is
+// the same instant. Others who give another reason meanwhile are noticed.
+func TestUndoIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(&dashboard.Options{AllowChanges: true})
+	in := inspect.New(w.throttle)
+	five := []throttle.Limit{throttle.PerMinute(5)}
+	end := time.Now().Add(time.Hour).Truncate(time.Second).Add(123456 * time.Microsecond)
+	if err := in.SetLimits(t.Context(), "tenant", "acme", five, inspect.Until(end), inspect.Why("spring")); err != nil {
+		t.Fatal(err)
+	}
+	set, err := in.SettingsOf(t.Context(), "tenant", "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := set[0].Until.UTC().Format(time.RFC3339Nano)
+	limits := []string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "20/1m"}
+	question := post(t.Context(), h, append(limits, "lasts", was)...).text
+	for _, want := range []string{"To undo it: Set 5/1m until " + was + ", why: spring.",
+		`<input type="hidden" name="lasts" value="` + was + `"`, ", why: spring</b>. Make it: <b>20/1m until "} {
+		if !strings.Contains(question, want) {
+			t.Errorf("the question lacks %q\n%s", want, question)
+		}
+	}
+	if err := in.SetLimits(t.Context(), "tenant", "acme", five, inspect.Until(end), inspect.Why("summer")); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := asked(question)
+	if again := post(t.Context(), h, append(limits, "why", "autumn", "sure", before)...).text; !strings.Contains(again,
+		", why: summer</b>. Make it: <b>20/1m, why: autumn</b>") {
+		t.Errorf("somebody has given another reason meanwhile, and it does not ask again\n%s", again)
+	}
+	paused, err := in.Pause(t.Context(), throttle.Global, "", end, inspect.Why("a flood"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo := "To undo it: Resume, then Pause until " + paused.UTC().Format(time.RFC3339Nano) + ", why: a flood."
+	all := post(t.Context(), h, "do", "pause", "scope", "global", "key", "", "for", "3h").text
+	if !strings.Contains(all, undo) {
+		t.Errorf("the question lacks %q\n%s", undo, all)
+	}
+}
+
 // deadlines is a writer that notes the deadline for reading the body.
 type deadlines struct {
 	http.ResponseWriter

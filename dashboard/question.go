@@ -56,13 +56,11 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		if err != nil {
 			return nil, nil //nolint:nilerr // do says what is wrong
 		}
-		q.Button, q.After, q.Lasts, after.inForce = "Set", view.LimitTexts(limits)+of.words, of.entered, limits
+		q.Button, q.Lasts, after.inForce = "Set", of.entered, limits
+		q.After = view.WithReason(view.LimitTexts(limits)+of.words, form.Get("why"))
 	}
 	if now.set == "key" {
-		q.Undo = "Set " + view.LimitsArgument(now.inForce)
-		if !now.until.IsZero() {
-			q.Undo += " until " + now.until.UTC().Format(time.RFC3339)
-		}
+		q.Undo = view.WithReason("Set "+view.LimitsArgument(now.inForce)+untilText(now.until, time.RFC3339Nano), now.why)
 	}
 	q.Lifted = view.LimitTexts(view.Lifted(now.inForce, after.inForce))
 	return q, nil
@@ -74,17 +72,22 @@ type limitsNow struct {
 	inForce []throttle.Limit
 	set     string
 	until   time.Time // when the setting ends by itself
+	why     string
+}
+
+// untilText is the end of a sentence that says when a setting ends by itself; empty if it does not.
+func untilText(until time.Time, layout string) string {
+	if until.IsZero() {
+		return ""
+	}
+	return " until " + until.UTC().Format(layout)
 }
 
 func (l limitsNow) by() string {
 	if l.set == "" {
 		return ", as configured"
 	}
-	text := ", set at run time for the " + l.set
-	if !l.until.IsZero() {
-		text += " until " + l.until.UTC().Format(time.RFC3339)
-	}
-	return text
+	return view.WithReason(", set at run time for the "+l.set+untilText(l.until, time.RFC3339), l.why)
 }
 
 // limitsOf returns the limits in force for a scope key, and those without the key's own limits.
@@ -99,7 +102,7 @@ func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 			return now, without, err
 		}
 		if of := view.Find(set, "limits"); of.Limits != nil {
-			without = limitsNow{of.Limits, "scope", of.Until}
+			without = limitsNow{of.Limits, "scope", of.Until, of.Why}
 		}
 	}
 	set, err := th.SettingsOf(ctx, key.Scope, key.Key)
@@ -107,7 +110,7 @@ func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 	if err != nil || own.Limits == nil {
 		return without, without, err
 	}
-	return limitsNow{own.Limits, "key", own.Until}, without, nil
+	return limitsNow{own.Limits, "key", own.Until, own.Why}, without, nil
 }
 
 // askOfPause returns the question before a pause of all jobs. A pause of one key needs no question.
@@ -121,9 +124,10 @@ func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, form u
 		return nil, err
 	}
 	q := &question{Do: "pause", Button: "Pause all", Before: "not paused",
-		After: "no job of any key starts" + of.words, Undo: "Resume", Lasts: of.entered}
+		After: view.WithReason("no job of any key starts"+of.words, form.Get("why")), Undo: "Resume", Lasts: of.entered}
 	if pause := view.Find(set, "pause"); !pause.Until.IsZero() {
-		q.Before = "paused until " + pause.Until.UTC().Format(time.RFC3339)
+		q.Before = view.WithReason("paused"+untilText(pause.Until, time.RFC3339), pause.Why)
+		q.Undo = view.WithReason("Resume, then Pause"+untilText(pause.Until, time.RFC3339Nano), pause.Why)
 	}
 	return q, nil
 }

@@ -36,7 +36,8 @@ func termOf(form url.Values, field string) (term, error) {
 		return term{}, fmt.Errorf("%s is past", text)
 	}
 	// Tomorrow 18:00 would be another instant.
-	return term{end, " until " + end.In(now.Location()).Format("2006-01-02 15:04 MST"), end.Format(time.RFC3339)}, nil
+	return term{end, " until " + end.In(now.Location()).Format("2006-01-02 15:04 MST"),
+		end.Format(time.RFC3339Nano)}, nil
 }
 
 // readersNow returns the time in the zone of the reader, which a form names; in UTC if it names none.

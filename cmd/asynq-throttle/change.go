@@ -93,7 +93,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 		return err
 	}
 	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of,
-		withReason(settingWord(what, settingNow(what, before)), before.Why), settingWord(what, wanted))
+		view.WithReason(settingWord(what, settingNow(what, before)), before.Why), settingWord(what, wanted))
 	if err := p.confirmed(question); err != nil {
 		return err
 	}
@@ -164,16 +164,8 @@ func untilText(text string, until time.Time) string {
 	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
 }
 
-// withReason adds the reason of a setting to its text, if it has a reason.
-func withReason(text, why string) string {
-	if why == "" {
-		return text
-	}
-	return text + ", why: " + why
-}
-
-// isAs reports whether two settings are the same, with the same reason. An end that is entered twice as the same instant
-// differs a little: its distance from now counts, and is measured twice.
+// isAs reports whether two settings are the same, with the same reason. An end that is entered twice as the same
+// instant differs a little: its distance from now counts, and is measured twice.
 func isAs(a, b inspect.Setting) bool {
 	return a.At.IsZero() == b.At.IsZero() && a.Mode == b.Mode && a.Why == b.Why &&
 		view.LimitsArgument(a.Limits) == view.LimitsArgument(b.Limits) && a.Until.Sub(b.Until).Abs() < time.Second
@@ -184,7 +176,7 @@ func undo(of target, what string, before, after inspect.Setting) string {
 	had, has := !before.At.IsZero(), !after.At.IsZero()
 	command, terms := "asynq-throttle ", ""
 	if had && !before.Until.IsZero() {
-		terms += " --until " + before.Until.Local().Format(time.RFC3339)
+		terms += " --until " + before.Until.Local().Format(time.RFC3339Nano)
 	}
 	if had && before.Why != "" {
 		terms += " --why " + quoted(before.Why)
@@ -221,7 +213,7 @@ func settingWord(what, text string) string {
 func writeChange(g *page, of target, c changed) {
 	before, now := settingWord(c.What, c.Before), settingWord(c.What, c.After)
 	if c.Undo == "" {
-		g.line("%s of %s: nothing has changed, it is %s", c.What, of, withReason(now, c.Why))
+		g.line("%s of %s: nothing has changed, it is %s", c.What, of, view.WithReason(now, c.Why))
 		if c.What == "pause" && c.After != "" {
 			g.line("a second pause does not shorten the first: end that by asynq-throttle resume%s", of.args())
 		}
@@ -230,7 +222,8 @@ func writeChange(g *page, of target, c changed) {
 	if c.After == "" && c.What != "pause" {
 		now += ", the configuration is in force"
 	}
-	g.line("%s of %s: %s; before: %s", c.What, of, g.good(withReason(now, c.Why)), withReason(before, c.WhyBefore))
+	g.line("%s of %s: %s; before: %s", c.What, of, g.good(view.WithReason(now, c.Why)),
+		view.WithReason(before, c.WhyBefore))
 	switch {
 	case c.What != "pause" || c.After == "":
 	case c.mode != throttle.Enforce:

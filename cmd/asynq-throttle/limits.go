@@ -140,15 +140,19 @@ func (p *program) limitsSet() *cobra.Command {
 			if err != nil {
 				return statusError{misused, err}
 			}
-			end, err := terms.end(time.Now())
-			if err != nil {
-				return err
-			}
 			of, err := p.target(ctx, args[0], args[1:last])
 			if err != nil {
 				return err
 			}
-			until, why := inspect.Until(end), inspect.Why(terms.why)
+			now, err := p.now(ctx)
+			if err != nil {
+				return err
+			}
+			end, err := terms.end(now)
+			if err != nil {
+				return err
+			}
+			until, why := inspect.Until(here(end, now)), inspect.Why(terms.why)
 			if err := of.th.CheckLimits(of.scope, limits, until, why); err != nil {
 				return ofFlags(err)
 			}

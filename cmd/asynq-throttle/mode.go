@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,12 +60,17 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 			return th.ResetMode(ctx, scope, inspect.Why(of.why))
 		})
 	}
-	end, err := of.end(time.Now())
+	now, err := p.now(ctx)
 	if err != nil {
 		return err
 	}
+	end, err := of.end(now)
+	if err != nil {
+		return err
+	}
+	ends := inspect.Until(here(end, now))
 	return p.change(ctx, target{th, scope, ""}, "mode", of.text(text, end), func(ctx context.Context) error {
-		return th.SetMode(ctx, scope, mode, inspect.Until(end), inspect.Why(of.why))
+		return th.SetMode(ctx, scope, mode, ends, inspect.Why(of.why))
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,19 +19,25 @@ func (p *program) pause() *cobra.Command {
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: p.completeScope,
 		RunE: limited(func(cmd *cobra.Command, args []string) error {
-			end, err := of.end(time.Now())
+			ctx := cmd.Context()
+			key, err := p.oneKey(ctx, args)
+			if err != nil {
+				return err
+			}
+			now, err := p.now(ctx)
+			if err != nil {
+				return err
+			}
+			end, err := of.end(now)
 			if err != nil {
 				return err
 			}
 			if end.IsZero() {
 				return usagef("say how long with --for, such as --for 2h, or until when with --until, such as --until 18:00")
 			}
-			key, err := p.oneKey(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
-			return p.change(cmd.Context(), key, "pause", of.text("", end), func(ctx context.Context) error {
-				_, err := key.th.Pause(ctx, key.scope, key.key, end, inspect.Why(of.why))
+			ends := here(end, now)
+			return p.change(ctx, key, "pause", of.text("", end), func(ctx context.Context) error {
+				_, err := key.th.Pause(ctx, key.scope, key.key, ends, inspect.Why(of.why))
 				return err
 			})
 		}),

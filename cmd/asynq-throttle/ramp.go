@@ -48,15 +48,16 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if err != nil {
 				return err
 			}
-			end, err := terms.end(time.Now())
+			end, err := terms.end(now)
 			if err != nil {
 				return err
 			}
-			if end.IsZero() && !until.IsZero() {
-				end = time.Now().Add(until.Sub(now)) // inspect.Until reads this machine's clock
+			if end.IsZero() {
+				end = until
 			}
+			ends := inspect.Until(here(end, now))
 			return p.change(ctx, of, "limits", terms.text(limitsText(limits), end), func(ctx context.Context) error {
-				return of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why))
+				return of.th.SetLimits(ctx, of.scope, of.key, limits, ends, inspect.Why(terms.why))
 			})
 		}),
 	}

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -85,6 +87,49 @@ func TestAnotherReasonIsAChange(t *testing.T) {
 			wants(t, client, row.line, row.text)
 		}
 	})
+}
+
+// TestUndoIsExact: the command that undoes a change names the whole end of the setting before, and gives the same end
+// back where the clock of Redis differs from this machine's.
+func TestUndoIsExact(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.SetTime(time.Now().Add(48 * time.Hour).Truncate(time.Second).Add(123456 * time.Microsecond))
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	in := inspect.New(opened(t, client, scopes, 1))
+	for _, row := range []struct{ what, set, another string }{
+		{"limits", "limits set smtp tenant a 5/1h --for 1h", "limits set smtp tenant a 6/1h"},
+		{"limits", "limits set smtp tenant b 5/1h --for 1h", "limits reset smtp tenant b"},
+		{"pause", "pause smtp tenant c --for 1h", "resume smtp tenant c"},
+		{"pause", "pause smtp tenant d --for 1h", "pause smtp tenant d --for 2h"},
+		{"mode", "mode smtp tenant shadow --for 1h", "mode smtp tenant off"},
+	} {
+		key := strings.TrimSuffix(nth(strings.Fields(row.another), 3), "off")
+		if row.what == "limits" {
+			key = nth(strings.Fields(row.another), 4)
+		}
+		wants(t, client, row.set, "undo: ")
+		set, err := in.SettingsOf(t.Context(), "tenant", key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := view.Find(set, row.what).Until
+		r := asked(t, server.Addr(), strings.Fields(row.another)...)
+		_, undo, _ := strings.Cut(strings.TrimSpace(r.out), "undo: ")
+		_, rest, _ := strings.Cut(undo, "--until ")
+		named, err := time.Parse(time.RFC3339, strings.Split(rest, " ")[0])
+		if err != nil || !named.Equal(end) {
+			t.Errorf("%s: %q, want an end at %s", row.another, undo, end.Format(time.RFC3339Nano))
+		}
+		for command := range strings.SplitSeq(undo, " && ") {
+			wants(t, client, strings.TrimPrefix(command, "asynq-throttle "), "before: ")
+		}
+		set, err = in.SettingsOf(t.Context(), "tenant", key)
+		if is := view.Find(set, row.what).Until; err != nil || is.Sub(end).Abs() > time.Minute {
+			t.Errorf("%s: undone until %s, %v, want %s", row.another, is, err, end)
+		}
+	}
 }
 
 // TestRampOfOneKeyEndsAsSetForAll: limits that are set for all keys until some time, and are set for one key with their

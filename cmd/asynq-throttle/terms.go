@@ -24,9 +24,11 @@ func (t *terms) reason(cmd *cobra.Command) {
 }
 
 // text adds the end and the reason of a change to the text of what is set.
-func (t *terms) text(set string, end time.Time) string { return withReason(untilText(set, end), t.why) }
+func (t *terms) text(set string, end time.Time) string {
+	return view.WithReason(untilText(set, end), t.why)
+}
 
-// end returns when a change ends by itself; the zero time without either flag.
+// end returns when a change ends by itself, on the clock of now; the zero time without either flag.
 func (t *terms) end(now time.Time) (time.Time, error) {
 	length, until := t.length, t.until
 	switch {
@@ -51,6 +53,14 @@ func (t *terms) end(now time.Time) (time.Time, error) {
 	return end, nil
 }
 
+// here returns an instant on Redis' clock by this machine's clock, which inspect.Until and Pause read.
+func here(at, now time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return time.Now().Add(at.Sub(now))
+}
+
 // ofFlags turns an error about limits that are set, their end or their reason into a usage error.
 func ofFlags(err error) error {
 	var option *throttle.OptionError
@@ -60,11 +70,11 @@ func ofFlags(err error) error {
 	case errors.As(err, &option) && option.Field == "Why":
 		return usagef("--why: %v %s", option.Value, option.Reason)
 	case errors.As(err, &option) && option.Field == "Until":
-		return usagef("--until %v %s", option.Value, option.Reason)
+		return usagef("--until %s", option.Reason)
 	case errors.As(err, &option):
 		return usagef("%v: %s", option.Value, option.Reason)
 	case errors.As(err, &argument) && argument.Argument == "until": // of a pause
-		return usagef("--until %v %s", argument.Value, argument.Reason)
+		return usagef("--until %s", argument.Reason)
 	case errors.As(err, &limit):
 		return statusError{misused, err}
 	}

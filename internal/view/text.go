@@ -55,6 +55,14 @@ func SetText(setFor string, ends time.Time, until func(time.Time) string) string
 	return "set for the " + setFor + " until " + until(ends)
 }
 
+// WithReason adds the reason of a setting to its text, if it has a reason.
+func WithReason(text, why string) string {
+	if why == "" {
+		return text
+	}
+	return text + ", why: " + Printable(why)
+}
+
 // DelaysNothing says of limits that are in shadow or off that they delay nothing; empty if they are enforced.
 func DelaysNothing(mode throttle.Mode) string {
 	if mode == throttle.Enforce {
