@@ -225,6 +225,11 @@ func TestFlowsPageSaysWhatItsJobsWaitFor(t *testing.T) {
 			t.Errorf("the page says %q\n%s", wrong, text)
 		}
 	}
+	b.keys[all].usage.Paused = start.Add(time.Hour)
+	const both = "Resume global to let its jobs start sooner. A higher limit of its own would help the last of them."
+	if help := keyPageOf(b, acme).(*keyPage).Help; help != both {
+		t.Errorf("where global is paused: %q, want %q", help, both)
+	}
 }
 
 // TestPageSaysWhatHelps: a higher limit helps neither a paused key nor outside of hours, and a larger share only where
@@ -236,6 +241,7 @@ func TestPageSaysWhatHelps(t *testing.T) {
 	hours := []inspect.LimitUsage{{Limit: throttle.PerHour(9), Units: 9, Free: start},
 		{Limit: throttle.OpenHours("Mon-Sun 09:00-17:00 @UTC"), Free: later, Anew: later}}
 	full := []inspect.LimitUsage{{Limit: throttle.PerHour(9), Units: 9, Used: 9, Free: later}}
+	lifted := throttle.PerHour(throttle.Unlimited)
 	for name, c := range map[string]struct {
 		usage      inspect.Usage
 		flows      []string
@@ -249,6 +255,10 @@ func TestPageSaysWhatHelps(t *testing.T) {
 			"A higher limit of it would help.", "A higher limit of domain gate would help."},
 		"several": {inspect.Usage{Limits: full}, []string{"acme", "other"},
 			"A higher limit of it would help.", "A higher limit of domain gate would help, so would a larger share."},
+		"shadow":   {inspect.Usage{Mode: throttle.Shadow, Limits: full}, []string{"acme"}, "", ""},
+		"no limit": {inspect.Usage{}, []string{"acme", "other"}, "", ""},
+		"unlimited": {inspect.Usage{Limits: []inspect.LimitUsage{{Limit: lifted, Units: throttle.Unlimited, Free: start}}},
+			[]string{"acme", "other"}, "", ""},
 	} {
 		b := filled()
 		c.usage.Scope, c.usage.Key, c.usage.Now, c.usage.Served = gate.Scope, gate.Key, start, 1
@@ -263,6 +273,83 @@ func TestPageSaysWhatHelps(t *testing.T) {
 		here, flow := keyPageOf(b, gate).(*keyPage).Help, keyPageOf(b, acme).(*keyPage).Help
 		if here != c.here || flow != c.flow {
 			t.Errorf("%s: %q and %q, want %q and %q", name, here, flow, c.here, c.flow)
+		}
+	}
+}
+
+// TestFlowThatWaitsForMany: the page of a flow whose jobs wait for more scope keys than it lists counts them all.
+func TestFlowThatWaitsForMany(t *testing.T) {
+	t.Parallel()
+	b, acme := filled(), scopeKey{"tenant", "acme"}
+	b.keys[acme] = &standing{usage: inspect.Usage{Scope: acme.Scope, Key: acme.Key, Now: start, Served: 1}}
+	b.line.under = make(map[scopeKey]view.Row)
+	var lanes []inspect.Lane
+	for i := range 3 * mostFlows {
+		lanes = append(lanes, inspect.Lane{Name: fmt.Sprint(i), Flow: acme.Key, Scope: "domain", Key: fmt.Sprint(i), Jobs: 1})
+	}
+	b.line.put(lanes)
+	var page strings.Builder
+	if err := pages["key"].ExecuteTemplate(&page, "live", frame{Now: start, Body: keyPageOf(b, acme)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"and 59 others", "… and 40 more."} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q\n%s", want, page.String())
+		}
+	}
+}
+
+// TestPageSaysWhatHelpsWithSeveral: where the jobs of a flow wait for several scope keys, its page says what would help
+// with each kind of them, and nothing of those of which it does not know what holds jobs back.
+func TestPageSaysWhatHelpsWithSeveral(t *testing.T) {
+	t.Parallel()
+	acme, later := scopeKey{"tenant", "acme"}, start.Add(time.Hour)
+	full := []inspect.LimitUsage{{Limit: throttle.PerHour(9), Units: 9, Used: 9, Free: later}}
+	hours := []inspect.LimitUsage{{Limit: throttle.OpenHours("Mon-Sun 09:00-17:00 @UTC"), Units: throttle.Unlimited,
+		Free: later, Anew: later}}
+	states := map[string]inspect.Usage{
+		"paused": {Paused: later, Limits: full}, "closed": {Limits: hours}, "full": {Limits: full},
+		"shared": {Limits: full}, "shadow": {Mode: throttle.Shadow, Paused: later, Limits: full},
+	}
+	for name, c := range map[string]struct {
+		keys []string // each named by its state, with a number
+		help string
+	}{
+		"paused":    {[]string{"paused 1", "paused 2"}, "Resume these to let their jobs start sooner."},
+		"closed":    {[]string{"closed 1", "closed 2"}, "Other hours of these would let their jobs start sooner."},
+		"full":      {[]string{"full 1", "full 2"}, "Higher limits of these would help."},
+		"shared":    {[]string{"full 1", "shared 2"}, "Higher limits of these would help, so would a larger share."},
+		"shadow":    {[]string{"shadow 1", "shadow 2"}, ""},
+		"not known": {[]string{"far 1", "far 2"}, ""},
+		"paused by a setting": {[]string{"far 1", "stopped 2"},
+			"Resume those that are paused to let their jobs start sooner."},
+		"some of each": {[]string{"paused 1", "closed 2", "shared 3"},
+			"Resume those that are paused to let their jobs start sooner. " +
+				"Other hours of those that are closed would let their jobs start sooner. " +
+				"Higher limits of those that are full would help, so would a larger share."},
+	} {
+		b := filled()
+		b.keys[acme] = &standing{usage: inspect.Usage{Scope: acme.Scope, Key: acme.Key, Now: start, Served: 1}}
+		b.process.sets.All = []inspect.Setting{{Scope: "domain", Key: "stopped 2", What: "pause", Until: later}}
+		b.line.under = make(map[scopeKey]view.Row)
+		var lanes []inspect.Lane
+		for _, key := range c.keys {
+			state, _, _ := strings.Cut(key, " ")
+			if u, known := states[state]; known {
+				u.Scope, u.Key, u.Now, u.Served = "domain", key, start, 1
+				b.keys[scopeKey{"domain", key}] = &standing{usage: u}
+			}
+			flows := []string{"acme"}
+			if state == "shared" {
+				flows = append(flows, "other")
+			}
+			for _, flow := range flows {
+				lanes = append(lanes, inspect.Lane{Name: key + flow, Flow: flow, Scope: "domain", Key: key, Jobs: 1})
+			}
+		}
+		b.line.put(lanes)
+		if help := keyPageOf(b, acme).(*keyPage).Help; help != c.help {
+			t.Errorf("%s: %q, want %q", name, help, c.help)
 		}
 	}
 }

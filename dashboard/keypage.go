@@ -26,6 +26,7 @@ type keyPage struct {
 	History      chart
 	Blocked      blocked
 	WaitsFor     []flowRow
+	WaitsMore    int    // for how many other scope keys its own jobs wait
 	Line         string // how long its line is and may get, empty without a bound
 	Own          int64  // waiting jobs of the flow, for any scope key
 	IsFlow       bool
@@ -61,6 +62,7 @@ func keyPageOf(b *board, key scopeKey) any {
 	if key.Scope == b.process.fair() {
 		own := b.line.keysOf(key.Key)
 		p.WaitsFor, p.Own, p.IsFlow = b.flowRows(own), own.Jobs, true
+		p.WaitsMore = own.InAll - len(own.Rows)
 		p.ownUnits = b.line.unitsOf(key.Key, key.Scope)
 	}
 	for _, c := range b.process.changes {
@@ -78,11 +80,11 @@ func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 	switch {
 	case !p.Paused.IsZero() && !p.Weak:
 		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
-		p.Help = helpOf(u, "it", false)
+		p.Help = resume.help("it", false)
 	case p.Blocked.Jobs > 0:
 		p.Answer, p.Until = fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, view.Plural(p.Blocked.Jobs, "job"),
 			u.Waiting, view.Plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
-		p.Help = helpOf(u, "it", false)
+		p.Help = remedyUnder(u).help("it", false)
 	case p.Own > 0 && len(p.WaitsFor) > 0:
 		p.ownWaits(b, u, key)
 	default:
@@ -96,37 +98,24 @@ func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
 	p.Answer = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, view.Plural(p.Own, "job"),
 		name(key.Key)+areWord(p.Own), other)
-	there := inspect.Usage{}
-	if s := b.keys[first.For]; s != nil {
-		there = s.usage
-	}
-	p.Help = helpOf(there, other, b.line.under[first.For].Flows > 1)
-	if n := int64(len(p.WaitsFor) - 1); n > 0 {
+	toFirst := b.remedyOf(first.For)
+	p.Help = toFirst.help(other, b.line.under[first.For].Flows > 1)
+	if n := int64(len(p.WaitsFor) + p.WaitsMore - 1); n > 0 {
 		p.Answer = fmt.Sprintf("%s and %d %s", p.Answer, n, view.Plural(n, "other"))
-		p.Help = "Higher limits of these would help, so would a larger share."
+		p.Help = b.helpOfSeveral(p.WaitsFor)
 	} else {
 		p.Until = first.Until
 	}
 	if limit, wait := lastUnder(u, p.ownUnits); wait > 0 {
 		p.Answer = fmt.Sprintf("%s; under its own %s the last of them cannot start before %s from now", p.Answer,
 			view.LimitText(limit), view.Span(wait))
-		p.Until, p.Help = time.Time{}, "A higher limit of its own would help the last of them."
+		p.Until = time.Time{}
+		own := "A higher limit of its own would help the last of them."
+		if toFirst == resume || toFirst == hours {
+			own = p.Help + " " + own
+		}
+		p.Help = own
 	}
-}
-
-// helpOf returns what would let jobs start sooner under a scope key, where jobs of several flows or of one wait.
-func helpOf(u inspect.Usage, key string, several bool) string {
-	switch {
-	case u.Mode != throttle.Enforce:
-		return ""
-	case u.Paused.After(u.Now):
-		return fmt.Sprintf("Resume %s to let its jobs start sooner.", key)
-	case view.HoursHold(u):
-		return "Other hours would let its jobs start sooner."
-	case several:
-		return fmt.Sprintf("A higher limit of %s would help, so would a larger share.", key)
-	}
-	return fmt.Sprintf("A higher limit of %s would help.", key)
 }
 
 // lastUnder returns the limit that holds the last of these units back longest, and its shortest

@@ -189,6 +189,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 			return "closed by " + LimitText(l.Limit) + termText(u), u.Ends
 		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
 			text, until = HoursText(l, u.Now), l.Free
+		case l.Limit.Units == throttle.Unlimited: // so are open hours
 		case l.Free.After(until):
 			text, until = fmt.Sprintf("%s, %d used, %d booked", UseText(l), l.Used, l.Booked), l.Free
 		}

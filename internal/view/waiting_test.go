@@ -24,6 +24,24 @@ func TestClosedByALimitThatEnds(t *testing.T) {
 	}
 }
 
+// TestWhatIsUnlimitedHoldsNothingBack: a limit that is lifted and hours that are open are no reason to wait.
+func TestWhatIsUnlimitedHoldsNothingBack(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	open := inspect.LimitUsage{Limit: throttle.OpenHours("Mon-Sun 09:00-17:00 @UTC"), Units: throttle.Unlimited, Free: now,
+		Anew: now.Add(time.Hour)}
+	lifted := inspect.LimitUsage{Limit: throttle.PerHour(throttle.Unlimited), Units: throttle.Unlimited, Free: now}
+	free := inspect.LimitUsage{Limit: throttle.PerHour(2), Units: 2, Used: 1, Free: now}
+	u := inspect.Usage{Now: now, Served: 1, Limits: []inspect.LimitUsage{open, lifted}}
+	if why, until := view.Why(u); why != "" || !until.IsZero() {
+		t.Errorf("%q until %s, want no reason", why, until)
+	}
+	u.Limits = append(u.Limits, free)
+	if why, _ := view.Why(u); why != "2/1h, 1 used, 0 booked" {
+		t.Errorf("%q, want the limit that counts", why)
+	}
+}
+
 // TestRowsCountOtherScopeKeys: a row of jobs that wait for several scope keys says for how many.
 func TestRowsCountOtherScopeKeys(t *testing.T) {
 	t.Parallel()
