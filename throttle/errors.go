@@ -49,7 +49,15 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string {
-	return fmt.Sprintf("throttle: option %s = %v: %s", e.Field, e.Value, e.Reason)
+	return fmt.Sprintf("throttle: option %s = %s: %s", e.Field, shown(e.Value), e.Reason)
+}
+
+// shown writes a value in the text of an error. A reader sees that an empty text is one.
+func shown(value any) string {
+	if value == "" {
+		return `""`
+	}
+	return fmt.Sprint(value)
 }
 
 // LimitError says why a limit is not valid.
@@ -70,7 +78,7 @@ type InvalidJobError struct {
 }
 
 func (e *InvalidJobError) Error() string {
-	return fmt.Sprintf("throttle: job's %s %v %s", e.Field, e.Value, e.Reason)
+	return fmt.Sprintf("throttle: job's %s %s %s", e.Field, shown(e.Value), e.Reason)
 }
 
 // ArgumentError says which argument of a call is wrong and why. Nothing was written.
@@ -84,7 +92,7 @@ func (e *ArgumentError) Error() string {
 	if e.Value == nil {
 		return fmt.Sprintf("throttle: %s %s", e.Argument, e.Reason)
 	}
-	return fmt.Sprintf("throttle: %s %v %s", e.Argument, e.Value, e.Reason)
+	return fmt.Sprintf("throttle: %s %s %s", e.Argument, shown(e.Value), e.Reason)
 }
 
 // errNoContext is the error of a call without a context.

@@ -135,6 +135,12 @@ func TestErrorTexts(t *testing.T) {
 			Text: "x/1m", Reason: `units "x" are not an integer of 0 or more`},
 		"throttle: job's Weight 0 is not between 1 and 9007199254740992": &throttle.InvalidJobError{
 			Job: "secret", Field: "Weight", Value: int64(0), Reason: "is not between 1 and 9007199254740992"},
+		`throttle: job's ID "" is empty`: &throttle.InvalidJobError{Field: "ID", Value: "", Reason: "is empty"},
+		`throttle: option name = "": want 1 to 64 of A-Z a-z 0-9 _ . -`: &throttle.OptionError{
+			Field: "name", Value: "", Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"},
+		`throttle: scope "" is no scope of this throttle`: &throttle.ArgumentError{
+			Argument: "scope", Value: "", Reason: "is no scope of this throttle"},
+		"throttle: ctx is nil": &throttle.ArgumentError{Argument: "ctx", Reason: "is nil"},
 		"throttle: weight 11 can never start under the tenant limit 10/1m": &throttle.NeverFitsError{
 			Job: "secret", Weight: 11, Scope: "tenant", Key: "secret", Limit: throttle.PerMinute(10)},
 		"throttle: the earliest start 2026-03-01T12:01:00Z " +

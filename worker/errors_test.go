@@ -32,6 +32,8 @@ func TestPutBackErrorText_HoldsNoKey(t *testing.T) {
 			"throttled: worker: the upstream asks to wait 1m30s, scope domain"},
 		{worker.PutBackError{Err: fmt.Errorf("%s: %w", secret, worker.AskedToWait("domain", 0, said))},
 			"throttled: worker: the upstream asks to wait 1m0s, scope domain"},
+		{worker.PutBackError{Err: worker.AskedToWait("", 0, said)},
+			`throttled: worker: the upstream asks to wait 1m0s, scope ""`},
 		{worker.PutBackError{Slot: at, Hold: pause}, "throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
 		{worker.PutBackError{Slot: at, Hold: pause, InLine: true},
 			"throttled: domain paused, starts about 2026-03-01T11:00:05Z"},

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -45,7 +46,7 @@ type WaitError struct {
 func (e *WaitError) Error() string {
 	// A wait until a date is no whole number of seconds; the text is rounded to one.
 	seconds := max(e.Delay.Round(time.Second), time.Second)
-	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, e.Scope)
+	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, cmp.Or(e.Scope, `""`))
 }
 
 // Unwrap returns Err.

@@ -53,7 +53,7 @@ func (of target) args() string {
 // error: a script whose variable is not set means no change of all keys.
 func (p *program) target(ctx context.Context, name string, args []string) (target, error) {
 	if len(args) > 1 && args[1] == "" {
-		return target{}, usagef("the key is empty: leave it out for all keys of scope %s", args[0])
+		return target{}, usagef("the key is empty: leave it out for all keys of the scope")
 	}
 	th, err := p.attach(ctx, name)
 	if err != nil {

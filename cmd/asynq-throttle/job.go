@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/connect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func (p *program) job() *cobra.Command {
@@ -36,6 +38,9 @@ func (p *program) job() *cobra.Command {
 			}
 			defer closing()
 			e, err := explain.Job(ctx, th, client, args[1])
+			if errors.As(err, new(*throttle.InvalidJobError)) {
+				return statusError{misused, err}
+			}
 			if err != nil {
 				return err
 			}

@@ -234,8 +234,12 @@ func (p *program) attach(ctx context.Context, name string) (*inspect.Inspector, 
 	}
 	th, err := inspect.Attach(ctx, name, p.client)
 	var attach *inspect.AttachError
-	if errors.As(err, &attach) {
+	var option *throttle.OptionError
+	switch {
+	case errors.As(err, &attach):
 		return nil, p.unknown(ctx, attach)
+	case errors.As(err, &option):
+		return nil, usagef("throttle %q: %s", name, option.Reason)
 	}
 	return th, err
 }

@@ -205,6 +205,28 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
+// TestEmptyNamesAreShown: a mistake with an empty name, such as a variable of a script that is not set, has a line in
+// which the reader sees that it is empty, and the exit status of a wrong command line.
+func TestEmptyNamesAreShown(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for _, row := range [][]string{
+			{`throttle "": want 1 to 64 of A-Z a-z 0-9 _ . -`, "status", ""},
+			{`throttle "a b": want 1 to 64`, "job", "a b", "x"},
+			{`job's ID "" is empty`, "job", "smtp", ""},
+			{"the key is empty: leave it out for all keys of the scope", "limits", "set", "smtp", "", "", "5/1h"},
+			{`job's Keys "" names a scope`, "forecast", "smtp", "--key", "=x"},
+			{`job's Costs "" names a scope`, "forecast", "smtp", "--key", "tenant=a", "--cost", "=1"},
+		} {
+			r := asked(t, client.Options().Addr, row[1:]...)
+			if r.status != misused || r.out != "" || !strings.Contains(r.errs, row[0]) {
+				t.Errorf("%q: %+v, want %q", row[1:], r, row[0])
+			}
+		}
+	})
+}
+
 // TestMistakesOfADryRun: what is refused is refused in a dry run too, with the same line.
 func TestMistakesOfADryRun(t *testing.T) {
 	t.Parallel()
