@@ -23,6 +23,9 @@ func (p *program) mode() *cobra.Command {
 		ValidArgsFunction: p.completeScope,
 		RunE: limited(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !everything {
+				if err := of.noEnd(); err != nil {
+					return err
+				}
 				return p.showModes(cmd.Context(), args[0])
 			}
 			scope, mode := nth(args, 1), nth(args, 2)
@@ -56,6 +59,9 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 		return err
 	}
 	if text == "reset" {
+		if err := of.noEnd(); err != nil {
+			return err
+		}
 		return p.change(ctx, target{th, scope, ""}, "mode", "", func(ctx context.Context) error {
 			return th.ResetMode(ctx, scope, inspect.Why(of.why))
 		})

@@ -268,6 +268,23 @@ func TestMistakesOfADryRun(t *testing.T) {
 	})
 }
 
+// TestEndOfNothing: an end is refused where nothing is set that could end, whatever it is.
+func TestEndOfNothing(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for _, line := range []string{"mode smtp tenant reset", "mode smtp"} {
+			for _, end := range []string{" --for 1h", " --until 18:00", " --for soon"} {
+				r := asked(t, client.Options().Addr, strings.Fields(line+end)...)
+				if r.status != misused || r.out != "" || !strings.Contains(r.errs, "nothing is set that could end: leave --for "+
+					"and --until out") {
+					t.Errorf("%s: %+v", line+end, r)
+				}
+			}
+		}
+	})
+}
+
 // TestEmptyNames: a scope or a key that is given and empty, such as a variable of a script that is not set, changes
 // nothing.
 func TestEmptyNames(t *testing.T) {
@@ -279,6 +296,8 @@ func TestEmptyNames(t *testing.T) {
 			{"limits", "reset", "smtp", "tenant", ""}, {"ramp", "hold", "smtp", "tenant", ""},
 			{"pause", "smtp", "domain", "", "--for", "1h"}, {"resume", "smtp", "domain", ""},
 			{"pause", "smtp", "global", "", "--for", "1h"}, {"mode", "smtp", "", "off"}, {"mode", "smtp", "", "reset"},
+			{"limits", "set", "smtp", "tenant", "acme", "5/1h", "--for", ""}, {"mode", "smtp", "tenant", "off", "--until", ""},
+			{"pause", "smtp", "tenant", "acme", "--for", "1h", "--until", ""},
 		} {
 			r := asked(t, client.Options().Addr, args...)
 			if r.status != misused || r.out != "" || strings.Count(r.errs, "\n") != 1 {

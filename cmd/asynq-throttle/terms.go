@@ -17,6 +17,22 @@ func (t *terms) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.length, "for", "", "for how long, such as 30m, 2h or 1d")
 	cmd.Flags().StringVar(&t.until, "until", "", "until when: 18:00, 2026-11-22 18:00, or with a zone as in RFC 3339")
 	t.reason(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range []string{"for", "until"} { // a script whose variable is not set means no change without an end
+			if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+				return usagef("--%s is empty; see %s -h", name, cmd.CommandPath())
+			}
+		}
+		return nil
+	}
+}
+
+// noEnd refuses an end where nothing is set.
+func (t *terms) noEnd() error {
+	if t.length != "" || t.until != "" {
+		return usagef("nothing is set that could end: leave --for and --until out")
+	}
+	return nil
 }
 
 func (t *terms) reason(cmd *cobra.Command) {
