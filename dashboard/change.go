@@ -39,7 +39,11 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	f.keep(r.PostForm)
-	asked, err := h.ask(ctx, h.hub.board(ctx, nil).throttle, key, f.Scopes, r.PostForm)
+	entered, err := h.formOf(ctx, r.PostForm)
+	var asked *question
+	if err == nil {
+		asked, err = h.ask(ctx, h.hub.board(ctx, nil).throttle, key, f.Scopes, entered)
+	}
 	switch {
 	case err != nil:
 		f.Refused = problem(err)
@@ -50,7 +54,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 		h.write(w, "key", f, http.StatusOK)
 		return
 	}
-	what, status, err := h.do(ctx, key, r.PostForm, h.options.Who(r))
+	what, status, err := h.do(ctx, key, entered, h.options.Who(r))
 	if errors.As(err, new(*throttle.OptionError)) || errors.As(err, new(*throttle.ArgumentError)) {
 		status = http.StatusBadRequest
 	}
@@ -95,25 +99,25 @@ func (h *Handler) mayChange(r *http.Request) error {
 var errReadOnly = errors.New("dashboard: Options.AllowChanges is not set")
 
 // limitsEntered returns the limits of a form and how long they last; an error if they cannot be set.
-func limitsEntered(th *inspect.Inspector, key scopeKey, form url.Values) ([]throttle.Limit, term, error) {
-	limits, err := throttle.ParseLimits(form.Get("limits"))
+func limitsEntered(th *inspect.Inspector, key scopeKey, f form) ([]throttle.Limit, term, error) {
+	limits, err := throttle.ParseLimits(f.Get("limits"))
 	if err != nil {
 		return nil, term{}, err
 	}
-	of, err := termOf(form, "lasts")
+	of, err := termOf(f, "lasts")
 	if err != nil {
 		return nil, term{}, err
 	}
-	return limits, of, th.CheckLimits(key.Scope, limits, inspect.Until(of.end), inspect.Why(form.Get("why")))
+	return limits, of, th.CheckLimits(key.Scope, limits, inspect.Until(of.end), inspect.Why(f.Get("why")))
 }
 
 // do applies a form. It returns a description of the change, or an HTTP status and an error.
-func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
+func (h *Handler) do(ctx context.Context, key scopeKey, f form,
 	who string) (what string, status int, err error) {
-	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(form.Get("why"))
-	switch do := form.Get("do"); do {
+	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(f.Get("why"))
+	switch do := f.Get("do"); do {
 	case "pause":
-		of, err := termOf(form, "for")
+		of, err := termOf(f, "for")
 		if err == nil && of.end.IsZero() {
 			err = errEndless
 		}
@@ -126,7 +130,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 		_, err = th.Resume(ctx, key.Scope, key.Key, by, why)
 		return "resumed", http.StatusServiceUnavailable, err
 	case "limits":
-		limits, of, err := limitsEntered(th, key, form)
+		limits, of, err := limitsEntered(th, key, f)
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}

@@ -414,6 +414,41 @@ func TestUndoIsExact(t *testing.T) {
 	}
 }
 
+// TestEndsAreOnRedisClock: where the clock of this machine differs, an end is entered, asked about and set on Redis'
+// clock, as pages show it.
+func TestEndsAreOnRedisClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now().Add(10 * time.Minute).UTC()
+	w.server.SetTime(now)
+	h, in := w.pages(&dashboard.Options{AllowChanges: true}), inspect.New(w.throttle)
+	later := now.Add(2 * time.Hour)
+	entered := later.Format(time.RFC3339Nano)
+	limits := []string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "20/1m", "lasts", entered}
+	question := post(t.Context(), h, limits...).text
+	if want := "20/1m until " + later.Format("2006-01-02 15:04") + " UTC</b>"; !strings.Contains(question, want) {
+		t.Errorf("the question lacks %q\n%s", want, question)
+	}
+	before, _ := asked(question)
+	for what, form := range map[string][]string{
+		"limits": append(limits, "sure", before),
+		"pause":  {"do", "pause", "scope", "tenant", "key", "acme", "for", "2h"},
+	} {
+		got := post(t.Context(), h, form...)
+		set, err := in.SettingsOf(t.Context(), "tenant", "acme")
+		if end := view.Find(set, what).Until; err != nil || got.status != http.StatusSeeOther ||
+			end.Sub(later).Abs() > time.Minute {
+			t.Errorf("%s: status %d, until %s, %v, want %s", what, got.status, end, err, later)
+		}
+	}
+	past := url.Values{"scope": {"tenant"}, "key": {"acme"}, "limits": {"5/1h"},
+		"lasts": {now.Add(-time.Minute).Format(time.RFC3339)}}
+	if got := get(t.Context(), h, "/key?"+past.Encode()); got.status != http.StatusBadRequest ||
+		!strings.Contains(got.text, "is past") {
+		t.Errorf("an end that is past by Redis' clock: status %d\n%s", got.status, got.text)
+	}
+}
+
 // deadlines is a writer that notes the deadline for reading the body.
 type deadlines struct {
 	http.ResponseWriter

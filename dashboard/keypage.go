@@ -153,18 +153,23 @@ func areWord(jobs int64) string {
 }
 
 // try shows what limits would have held back, or why they cannot be set; it changes nothing.
-func (h *Handler) try(ctx context.Context, f *frame, form url.Values) int {
+func (h *Handler) try(ctx context.Context, f *frame, query url.Values) int {
 	b := h.hub.board(ctx, nil)
 	if b.throttle == nil {
 		return http.StatusServiceUnavailable
 	}
-	limits, _, err := limitsEntered(b.throttle, f.Of, form)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	entered, err := h.formOf(ctx, query)
+	if err != nil {
+		f.Refused = problem(err)
+		return http.StatusServiceUnavailable
+	}
+	limits, _, err := limitsEntered(b.throttle, f.Of, entered)
 	if err != nil {
 		f.Refused = problem(err)
 		return http.StatusBadRequest
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	tried, err := view.Try(ctx, b.throttle, f.Of.Scope, []string{f.Of.Key}, limits)
 	if err != nil {
 		f.Refused = problem(err)

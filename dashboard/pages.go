@@ -70,19 +70,19 @@ type instantNow struct{ Now time.Time }
 func (h *Handler) page(w http.ResponseWriter, r *http.Request, page string) {
 	f, status := h.frame(r.Context(), page, r.URL.Query())
 	if page == "key" && status == http.StatusOK {
-		form := r.URL.Query()
-		f.keep(form)
+		query := r.URL.Query()
+		f.keep(query)
 		if f.Limits != "" {
-			status = h.try(r.Context(), &f, form)
+			status = h.try(r.Context(), &f, query)
 		}
 	}
 	h.write(w, page, f, status)
 }
 
 // keep keeps what was entered in a form.
-func (f *frame) keep(form url.Values) {
-	f.For, f.Limits, f.Lasts = form.Get("for"), form.Get("limits"), form.Get("lasts")
-	f.Zone, f.Why = form.Get("zone"), form.Get("why")
+func (f *frame) keep(entered url.Values) {
+	f.For, f.Limits, f.Lasts = entered.Get("for"), entered.Get("limits"), entered.Get("lasts")
+	f.Zone, f.Why = entered.Get("zone"), entered.Get("why")
 }
 
 // write writes a whole page.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"time"
 
@@ -26,38 +25,38 @@ const sure = "sure"
 // ask returns the question of a form; nil if the form needs none or answers it. An invalid form has
 // no question: do returns its error.
 func (h *Handler) ask(ctx context.Context, th *inspect.Inspector, key scopeKey, scopes []throttle.Scope,
-	form url.Values) (*question, error) {
+	f form) (*question, error) {
 	var q *question
 	var err error
-	switch form.Get("do") {
+	switch f.Get("do") {
 	case "limits", "reset":
-		q, err = askOfLimits(ctx, th, key, scopes, form)
+		q, err = askOfLimits(ctx, th, key, scopes, f)
 	case "pause":
-		q, err = askOfPause(ctx, th, key, form)
+		q, err = askOfPause(ctx, th, key, f)
 	}
-	if err != nil || q == nil || form.Get(sure) == q.Before {
+	if err != nil || q == nil || f.Get(sure) == q.Before {
 		return nil, err
 	}
 	return q, nil
 }
 
 func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scopes []throttle.Scope,
-	form url.Values) (*question, error) {
+	f form) (*question, error) {
 	now, after, err := limitsOf(ctx, th, key, scopes)
 	if err != nil {
 		return nil, err
 	}
 	q := &question{
-		Do: form.Get("do"), Button: "Reset", Before: view.LimitTexts(now.inForce) + now.by(),
+		Do: f.Get("do"), Button: "Reset", Before: view.LimitTexts(now.inForce) + now.by(),
 		After: view.LimitTexts(after.inForce) + after.by(), Undo: "Reset",
 	}
 	if q.Do == "limits" {
-		limits, of, err := limitsEntered(th, key, form)
+		limits, of, err := limitsEntered(th, key, f)
 		if err != nil {
 			return nil, nil //nolint:nilerr // do says what is wrong
 		}
 		q.Button, q.Lasts, after.inForce = "Set", of.entered, limits
-		q.After = view.WithReason(view.LimitTexts(limits)+of.words, form.Get("why"))
+		q.After = view.WithReason(view.LimitTexts(limits)+of.words, f.Get("why"))
 	}
 	if now.set == "key" {
 		q.Undo = view.WithReason("Set "+view.LimitsArgument(now.inForce)+untilText(now.until, time.RFC3339Nano), now.why)
@@ -114,8 +113,8 @@ func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 }
 
 // askOfPause returns the question before a pause of all jobs. A pause of one key needs no question.
-func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, form url.Values) (*question, error) {
-	of, err := termOf(form, "for")
+func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, f form) (*question, error) {
+	of, err := termOf(f, "for")
 	if err != nil || of.end.IsZero() || key.Scope != throttle.Global {
 		return nil, nil //nolint:nilerr // do says what is wrong
 	}
@@ -124,7 +123,7 @@ func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, form u
 		return nil, err
 	}
 	q := &question{Do: "pause", Button: "Pause all", Before: "not paused",
-		After: view.WithReason("no job of any key starts"+of.words, form.Get("why")), Undo: "Resume", Lasts: of.entered}
+		After: view.WithReason("no job of any key starts"+of.words, f.Get("why")), Undo: "Resume", Lasts: of.entered}
 	if pause := view.Find(set, "pause"); !pause.Until.IsZero() {
 		q.Before = view.WithReason("paused"+untilText(pause.Until, time.RFC3339), pause.Why)
 		q.Undo = view.WithReason("Resume, then Pause"+untilText(pause.Until, time.RFC3339Nano), pause.Why)

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
@@ -11,21 +10,21 @@ import (
 
 // term is how long a setting lasts. The zero value has no end.
 type term struct {
-	end     time.Time
-	words   string // the end of a sentence, such as " for 4h"
-	entered string // as a later form enters the same term
+	end     time.Time // on this machine's clock, which inspect.Until reads
+	words   string    // the end of a sentence, such as " for 4h"
+	entered string    // as a later form enters the same term
 }
 
 var errEndless = errors.New("a pause has an end: enter for how long, or until when")
 
 // termOf reads the field of a form that says for how long or until when a setting lasts.
-func termOf(form url.Values, field string) (term, error) {
-	text, now := form.Get(field), readersNow(form)
+func termOf(f form, field string) (term, error) {
+	text, now := f.Get(field), f.now
 	if text == "" {
 		return term{}, nil
 	}
 	if span, is := view.ParseSpan(text); is {
-		return term{now.Add(span), " for " + text, text}, nil
+		return term{time.Now().Add(span), " for " + text, text}, nil
 	}
 	end, is := view.ParseInstant(text, now)
 	switch {
@@ -36,15 +35,6 @@ func termOf(form url.Values, field string) (term, error) {
 		return term{}, fmt.Errorf("%s is past", text)
 	}
 	// Tomorrow 18:00 would be another instant.
-	return term{end, " until " + end.In(now.Location()).Format("2006-01-02 15:04 MST"),
+	return term{time.Now().Add(end.Sub(now)), " until " + end.In(now.Location()).Format("2006-01-02 15:04 MST"),
 		end.Format(time.RFC3339Nano)}, nil
-}
-
-// readersNow returns the time in the zone of the reader, which a form names; in UTC if it names none.
-func readersNow(form url.Values) time.Time {
-	zone, err := time.LoadLocation(form.Get("zone"))
-	if err != nil {
-		zone = time.UTC
-	}
-	return time.Now().In(zone)
 }
