@@ -44,8 +44,8 @@ const (
 // cheapest of three rules lowers this probability by at most 0.005, as measured.
 //
 // The ratio of all that is charged to all that is settled is the 95th percentile divided by the mean. The size of a job
-// is a part of its units, and the rest varies. After 200 settlements the ratio is at most 1.25 if the rest is log-normal
-// and the standard deviation of its logarithm is no larger than this:
+// is a part of its units, and the rest varies. After 200 settlements the ratio is at most 1.25 if the rest is
+// log-normal and the standard deviation of its logarithm is no larger than this:
 //
 //	size, of the units      0      1/2    4/5    92/100
 //	deviation of the rest   0.13   0.24   0.5    1

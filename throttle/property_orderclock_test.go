@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPropertyOrderOverSteps: jobs of one lane start in the order in which they came, however often they ask again, and though
-// Redis' clock steps. The order is known from the calls alone.
+// TestPropertyOrderOverSteps: jobs of one lane start in the order in which they came, however often they ask again, and
+// though Redis' clock steps. The order is known from the calls alone.
 func TestPropertyOrderOverSteps(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -407,8 +407,8 @@ func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 	}
 }
 
-// TestAnotherWakesTheTask: between the waker's look at a task and its call, another process makes the task pending. That
-// is no trouble to tell of.
+// TestAnotherWakesTheTask: between the waker's look at a task and its call, another process makes the task pending.
+// That is no trouble to tell of.
 func TestAnotherWakesTheTask(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
