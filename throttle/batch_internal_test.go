@@ -510,6 +510,25 @@ func TestKeptGrantKeepsItsDelay(t *testing.T) {
 	}
 }
 
+// TestKeptGrantUnderALeaseIsYoung: Redis counts the lease of a kept grant from the decision, its process only from the
+// reply. So the grant is given back when it has lost more of its lease than the margin with which handlers end.
+func TestKeptGrantUnderALeaseIsYoung(t *testing.T) {
+	t.Parallel()
+	sent := time.Unix(1_800_000_000, 0)
+	for _, row := range []struct{ lease, usable time.Duration }{
+		{400 * time.Millisecond, 40 * time.Millisecond}, {DefaultLease, time.Second},
+	} {
+		kept := make(keptGrants)
+		grant := Reservation{Job: Job{Nonce: "n"}, Outcome: Granted, Now: sent, Start: sent.Add(time.Minute), Lease: row.lease}
+		for age, want := range map[time.Duration]keptAge{row.usable: keptFresh, row.usable + 1: keptLate} {
+			kept.put(new(order), grant, sent, sent, time.Minute)
+			if _, got := kept.take("n", sent.Add(age)); got != want {
+				t.Errorf("lease %s, %s after the call was sent: age %d, want %d", row.lease, age, got, want)
+			}
+		}
+	}
+}
+
 // TestCancelGivesALostGrantBack: Cancel with the nonce refunds the grant of a caller that had gone.
 func TestCancelGivesALostGrantBack(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,9 @@ const (
 	// keptUsable is how long after its start a grant may still be used: a job that began later
 	// than that would run in a window that does not count it.
 	keptUsable = time.Second
+	// keptOfLease bounds the age of a kept grant under a running limit: a tenth of its lease. Redis counts the lease from
+	// the decision, the caller from the reply. The worker ends a handler by this margin before its lease is over.
+	keptOfLease = 10
 )
 
 // keptGrants are grants whose callers had stopped waiting when the answer came, by nonce.
@@ -58,11 +61,19 @@ func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	switch {
 	case !is:
 		return r, keptNone
-	case now.Sub(kept.sent) > r.Delay()+keptUsable:
+	case now.Sub(kept.sent) > r.usable():
 		return r, keptLate
 	}
 	r.Now, r.Replayed = r.Now.Add(now.Sub(kept.came)), true
 	return r, keptFresh
+}
+
+// usable returns how long after its call was sent a kept grant can be used.
+func (r Reservation) usable() time.Duration {
+	if r.Lease > 0 {
+		return min(keptUsable, r.Lease/keptOfLease)
+	}
+	return r.Delay() + keptUsable
 }
 
 // forget removes the grants that no caller has asked for in time, and returns those that must be given back. A grant

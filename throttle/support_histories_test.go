@@ -369,8 +369,8 @@ func (c *contender) make(o operation) {
 }
 
 // keptFor is less than how long a grant is kept whose answer was lost: a later one is given
-// back before the job is decided anew, which no history has.
-const keptFor = 800 * time.Millisecond
+// back before the job is decided anew, which no history has. It is a tenth of the shortest lease here.
+const keptFor = 150 * time.Millisecond
 
 // isKept reports whether a grant whose answer was lost is kept for sure, by when it was asked for.
 // On a machine that stands still meanwhile the grant may have been given back.
