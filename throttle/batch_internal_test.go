@@ -519,7 +519,7 @@ func TestKeptGrantUnderALeaseIsYoung(t *testing.T) {
 		{400 * time.Millisecond, 40 * time.Millisecond}, {DefaultLease, time.Second},
 	} {
 		kept := make(keptGrants)
-		grant := Reservation{Job: Job{Nonce: "n"}, Outcome: Granted, Now: sent, Start: sent.Add(time.Minute), Lease: row.lease}
+		grant := Reservation{Job: Job{Nonce: "n"}, Outcome: Granted, Lease: row.lease, Now: sent, Start: sent.Add(row.lease)}
 		for age, want := range map[time.Duration]keptAge{row.usable: keptFresh, row.usable + 1: keptLate} {
 			kept.put(new(order), grant, sent, sent, time.Minute)
 			if _, got := kept.take("n", sent.Add(age)); got != want {

@@ -51,10 +51,16 @@ func wasPutBack(info *asynq.TaskInfo) bool {
 	return info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, putBackText)
 }
 
+// panicText begins asynq's text of a handler's panic.
+const panicText = "panic"
+
 // isOwed reports, by a task's last error, whether the task runs although its own retries are
 // used up: it was put back; or asynq lost the last attempt, and nobody knows whether that one
-// ran; or exhausted had ended the task, and a person runs it again.
+// ran; or exhausted had ended the task, and a person runs it again. A panic may say anything.
 func isOwed(lastErr string) bool {
+	if strings.HasPrefix(lastErr, panicText) {
+		return false
+	}
 	return lastErr == asynq.ErrLeaseExpired.Error() ||
 		strings.Contains(lastErr, putBackText) || strings.Contains(lastErr, usedUpText)
 }

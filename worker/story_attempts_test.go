@@ -77,21 +77,25 @@ func TestPanicAfterTheGrant_F34(t *testing.T) {
 }
 
 // TestPanicOnTheLastAttempt: the user's own number of retries holds for panics too. The
-// middleware does not see the attempt end, and no spare retry must run the handler.
+// middleware does not see the attempt end, and no spare retry must run the handler, whatever the panic says.
 func TestPanicOnTheLastAttempt(t *testing.T) {
 	t.Parallel()
-	inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
-		w.result = func(context.Context, *asynq.Task) error { panic("always") }
-		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible})
-		id := w.enqueue(0, "acme", 1, asynq.MaxRetry(2))
-		w.until("the task is archived", time.Minute, w.in(id, asynq.TaskStateArchived))
-		if got := w.ran(id); got != 3 {
-			t.Errorf("its handler was called %d times, want 3", got)
-		}
-		if got := w.task(id).LastErr; !strings.Contains(got, "always") {
-			t.Errorf("the last error is %q, want the panic's text in it", got)
-		}
-	})
+	for _, text := range []string{"always", "throttled: by the upstream", "worker: the last of its kind"} {
+		t.Run(text, func(t *testing.T) {
+			inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
+				w.result = func(context.Context, *asynq.Task) error { panic(text) }
+				w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible})
+				id := w.enqueue(0, "acme", 1, asynq.MaxRetry(2))
+				w.until("the task is archived", time.Minute, w.in(id, asynq.TaskStateArchived))
+				if got := w.ran(id); got != 3 {
+					t.Errorf("its handler was called %d times, want 3", got)
+				}
+				if got := w.task(id).LastErr; !strings.Contains(got, text) {
+					t.Errorf("the last error is %q, want the panic's text in it", got)
+				}
+			})
+		})
+	}
 }
 
 // TestSameIDInTwoQueues_F43 keeps the reservations of two tasks apart.
