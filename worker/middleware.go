@@ -98,7 +98,8 @@ func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
 	if err != nil {
 		return r, asked, err
 	}
-	job.ID, job.Plan = a.jobID(), false // a Client uses the same function, which may set Plan
+	// A Client uses the same function, which may set Plan and Bounded: the task is in asynq already.
+	job.ID, job.Plan, job.Bounded = a.jobID(), false, false
 	for {
 		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)

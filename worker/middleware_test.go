@@ -367,3 +367,24 @@ func TestJobFuncThatPlans(t *testing.T) {
 		w.drained(1, 10*time.Second)
 	})
 }
+
+// TestJobFuncThatBounds: a JobFunc that a Client also uses may set Bounded; for the workers its jobs are like any
+// others, since asynq has their tasks already.
+func TestJobFuncThatBounds(t *testing.T) {
+	t.Parallel()
+	scopes := perTenant(1, 5*time.Second)
+	scopes[0].MaxWaiting = throttle.Length{Jobs: 1}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		shaper := w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+			job, err := jobOf(ctx, task)
+			job.Bounded = true
+			return job, err
+		}, nil)
+		w.serveWith(shaper, asynq.Config{Concurrency: 4})
+		for n := range 4 {
+			w.enqueue(n, "acme", 1, asynq.MaxRetry(0))
+		}
+		w.drained(4, time.Minute)
+		w.checked(4)
+	})
+}

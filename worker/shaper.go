@@ -19,8 +19,8 @@ import (
 
 // JobFunc returns the job of a task: its Weight and its Keys, its Costs if they differ
 // from scope to scope, and a Deadline if it has one. The Shaper or the Client fills in ID,
-// Nonce, MaxWait and Plan. It is called before every attempt, so keep weight and keys where
-// they are cheap to read, such as the task's headers. An error fails the task as if its
+// Nonce, MaxWait, Plan and Bounded. It is called before every attempt, so keep weight and keys
+// where they are cheap to read, such as the task's headers. An error fails the task as if its
 // handler had returned it: asynq tries again, and a retry is spent. A panic fails it in the same
 // way, and so does a job that the throttle refuses as invalid: the function may be mended before
 // the next attempt. To end a task at once, return an error that wraps asynq.SkipRetry.
