@@ -20,7 +20,8 @@ import (
 //
 // Other functions of asynq ignore the option: asynq.NewTask with asynq.Client.Enqueue. A task that
 // is made once and enqueued again and again, as by asynq.Scheduler, keeps the instant at which
-// NewTask was called; let the JobFunc give its job a Deadline.
+// NewTask was called; let the JobFunc give its job a Deadline. NewTask does not take the instant from
+// another task's headers.
 func ExpiresIn(d time.Duration) asynq.Option { return expiresIn(d) }
 
 type expiresIn time.Duration

@@ -322,6 +322,21 @@ func TestExpiryAtPlanning(t *testing.T) {
 	})
 }
 
+// TestExpiryIsNotTakenFromCopies: a task made with the headers of a task that expires, such as its successor, does not
+// expire unless it has an ExpiresIn itself.
+func TestExpiryIsNotTakenFromCopies(t *testing.T) {
+	t.Parallel()
+	expires := worker.NewTask("t", nil, headers("acme", 1), worker.ExpiresIn(time.Minute)).Headers()
+	copied := worker.NewTask("t", nil, expires).Headers()
+	if at := worker.DeadlineOf(&asynq.TaskInfo{Headers: copied}); !at.IsZero() || copied["tenant"] != "acme" {
+		t.Errorf("it expires at %s, want never; its headers are %v", at, copied)
+	}
+	own := worker.NewTask("t", nil, expires, worker.ExpiresIn(time.Hour)).Headers()
+	if left := time.Until(worker.DeadlineOf(&asynq.TaskInfo{Headers: own})); left < 59*time.Minute {
+		t.Errorf("with an ExpiresIn it expires in %s, want an hour", left)
+	}
+}
+
 // TestDeadlineOf: a task that asynq's Inspector returned has the earlier of its deadline and its expiry.
 func TestDeadlineOf(t *testing.T) {
 	t.Parallel()

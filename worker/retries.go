@@ -51,6 +51,7 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 	}
 	marked := make(map[string]string, len(headers)+1)
 	maps.Copy(marked, headers)
+	delete(marked, expiresHeader) // these may be the headers of another task
 	marked[spareHeader] = strconv.Itoa(retries)
 	if at := optionsOf(nil, opts).expires; !at.IsZero() {
 		marked[expiresHeader] = expiresAt(at)
