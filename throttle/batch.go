@@ -46,6 +46,7 @@ type batcher struct {
 	nonces     int64         // how many nonces were drawn
 	asking     int64         // the number of the last call
 	unresolved *call         // nil: no call
+	resolving  bool          // the unresolved call is repeated although no job waits for a call
 	kept       keptGrants
 	late       []Reservation // orphaned grants, which must be given back
 	giving     bool          // a goroutine gives them back
@@ -143,6 +144,20 @@ func (b *batcher) leave(a *asked, err error) {
 	}
 }
 
+// tidy gives orphaned grants back for which no caller has asked in time, and repeats an unresolved call, which may have
+// made more of them. It is called after each pull: while all jobs wait for what these grants occupy, no job asks.
+func (b *batcher) tidy() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.noteLate(b.kept.forget(time.Now())...)
+	b.giveBack()
+	b.resolving = b.unresolved != nil
+	if b.resolving && !b.running {
+		b.running = true
+		go b.run()
+	}
+}
+
 // run makes calls as long as a caller waits.
 func (b *batcher) run() {
 	for {
@@ -190,12 +205,14 @@ func (b *batcher) next() (c *call, repeated bool) {
 	defer b.mu.Unlock()
 	for {
 		b.dropGone()
+		resolving := b.resolving
+		b.resolving = false
 		switch {
+		case b.unresolved != nil && (resolving || len(b.queue) > 0):
+			return b.unresolved, true
 		case len(b.queue) == 0:
 			b.running = false
 			return nil, false
-		case b.unresolved != nil:
-			return b.unresolved, true
 		}
 		if c := b.newCall(); len(c.jobs) > 0 {
 			return c, false

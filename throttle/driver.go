@@ -78,6 +78,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	if err != nil {
 		return Pulled{}, err
 	}
+	t.batch.tidy()
 	t.means.ended(some, pulled.Now)
 	g.answered(pulled.Held)
 	pulled.Held, pulled.Full = g.held, pulled.Full || len(pulled.Booked) >= mostBookings

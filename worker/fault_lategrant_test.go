@@ -38,6 +38,22 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// newDeafShaper returns a shaper of a process of its own, and what loses the replies to its throttle.
+func (w *world) newDeafShaper(options *throttle.Options) (*worker.Shaper, *deaf) {
+	replies, client := new(deaf), bubbleClient(w.t, w.redis)
+	client.AddHook(replies)
+	th, err := throttle.New("world", client, w.scopes, options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := worker.New(th, w.client, jobOf, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Stop)
+	return s, replies
+}
+
 // TestGrantThatIsFoundLateRunsWithinItsLease loses the reply that grants a task the only place. Redis answers again
 // when the lease is almost over, the task comes back at once, and the throttle finds its grant. Another task, of
 // another process, gets the place when that lease is over: the two must not run at once.
@@ -48,18 +64,7 @@ func TestGrantThatIsFoundLateRunsWithinItsLease(t *testing.T) {
 		{Units: 1, Running: true, Lease: 2 * options.Lookahead},
 	}}, {Name: "tenant"}}
 	inBubbleWith(t, scopes, &options, func(t *testing.T, w *world) {
-		var replies deaf
-		client := bubbleClient(t, w.redis)
-		client.AddHook(&replies)
-		th, err := throttle.New("world", client, scopes, &options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		loses, err := worker.New(th, w.client, jobOf, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(loses.Stop)
+		loses, replies := w.newDeafShaper(&options)
 		var runs record
 		handler := runs.handlerUntil(w, func(ctx context.Context, _ string) {
 			select {
@@ -79,5 +84,28 @@ func TestGrantThatIsFoundLateRunsWithinItsLease(t *testing.T) {
 		replies.Store(false)
 		w.drained(2, time.Minute)
 		runs.checked(t, scopes, 2)
+	})
+}
+
+// TestGrantThatNobodyAsksForIsGivenBack loses the reply that grants a task the only place, for an hour. The task comes
+// back to another process, and no task comes to the first any more: its shaper gives the place back all the same.
+func TestGrantThatNobodyAsksForIsGivenBack(t *testing.T) {
+	t.Parallel()
+	options := throttle.Options{Logger: zap.NewNop()}
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{
+		{Units: 1, Running: true, Lease: time.Hour},
+	}}, {Name: "tenant"}}
+	inBubbleWith(t, scopes, &options, func(t *testing.T, w *world) {
+		loses, replies := w.newDeafShaper(&options)
+		server := w.serveWith(loses, asynq.Config{})
+		time.Sleep(time.Second)
+		replies.Store(true)
+		id := w.enqueue(0, "acme", 1)
+		w.until("the task is put back", time.Second, w.in(id, asynq.TaskStateRetry))
+		server.Shutdown()
+		replies.Store(false)
+		w.serve(asynq.Config{})
+		w.drained(1, 30*time.Second)
+		w.checked(1)
 	})
 }
