@@ -19,7 +19,8 @@ import (
 
 // mostTime is how long any verb may take with 100,000 jobs in line, from the start of the process to its end. Other
 // tests make the machine slow, so the processor's time is measured instead, that of the command and of Redis together.
-// On an idle machine it is more than the time that passes, except for status and watch, which wait for 50 ms.
+// On an idle machine it is more than the time that passes, except for status, which waits for 1 s, and for watch, which
+// waits for 50 ms.
 const mostTime = 300 * time.Millisecond
 
 // crowd fills a throttle: jobs in line, of tenants that send to a domain each.
