@@ -23,10 +23,10 @@ const (
 	kindsKept = 1000
 )
 
-// Estimator learns from settlements how many units jobs of a kind take. Estimate returns the Weight of a job. Learn is
-// told to how many units a job was settled. A kind groups jobs that take similar numbers of units, such as those of one
-// type and model. The size of a job is what is known before it runs, such as the tokens of its prompt, best in the
-// units that are charged.
+// Estimator learns from settlements how many units jobs of a kind take. Estimate returns the Weight of a job. Learn
+// takes the number of units that a job was settled to. A kind groups jobs that take similar numbers of units, such as
+// those of one type and model. The size of a job is what is known before it runs, such as the tokens of its prompt,
+// best in the units that are charged.
 //
 // # The rule
 //
@@ -62,10 +62,10 @@ const (
 // # The start, and changes
 //
 // Until there are enough settlements, 19 for a quantile of 0.95, a job is charged its size plus the cold units of New,
-// or the largest settlement seen if that is more. Jobs that end early are learned first: where these are small, the
-// first estimates are low. When jobs begin to take more, the estimates follow after a dozen settlements. When jobs
-// begin to take less, they follow after nearly 256, and are high until then. A job that is settled to 0 units teaches
-// nothing: otherwise an outage would make all jobs look small.
+// or more if the cheapest rule that covers all settlements so far charges more. Jobs that end early are learned first:
+// where these are small, the first estimates are low. When jobs begin to take more, the estimates follow after a dozen
+// settlements. When jobs begin to take less, they follow after nearly 256, and are high until then. A job that is
+// settled to 0 units teaches nothing: otherwise an outage would make all jobs look small.
 //
 // A size above the largest that was learned is charged in proportion: the charge of the largest, times the ratio of the
 // two sizes. A size below the smallest is charged like the smallest. Jobs of unknown size are learned apart from jobs
@@ -81,7 +81,7 @@ type Estimator struct {
 
 	mu    sync.Mutex
 	kinds map[kindOfJob]*lessons
-	uses  uint64 // counts calls, to know which kind was used last
+	uses  uint64 // how many calls used a kind: the last use of a kind is one of these numbers
 }
 
 // Options are the settings of an Estimator that have a default. The zero value
@@ -141,8 +141,8 @@ func (e *Estimator) Estimate(kind string, size int64) int64 {
 	return min(max(1, int64(min(units, float64(maxUnits)))), e.most)
 }
 
-// Learn notes a settlement: the kind and the size of the job, as they were given to Estimate, and the units that it was
-// settled to. From 0 units or less nothing is learned.
+// Learn notes a settlement: the kind and the size of the job, as they were given to Estimate, and the units that the
+// job was settled to. It ignores a settlement to 0 units or less.
 func (e *Estimator) Learn(kind string, size, units int64) {
 	if units <= 0 {
 		return
@@ -198,7 +198,7 @@ type lesson struct{ size, units float64 }
 type lessons struct {
 	last []lesson // in any order
 	next int      // the oldest, once there are as many as are kept
-	used uint64
+	used uint64   // Estimator.uses at the last use
 
 	fitted    bool // rule, low and high were computed from last
 	rule      rule
@@ -251,7 +251,8 @@ func (l *lessons) fit(quantile float64) {
 	l.fitted = true
 }
 
-// rules returns the three rules, each of which covers the quantile of the lessons and charges no less than their mean.
+// rules returns the three rules. Each covers the quantile of the lessons, and charges for all of them no less than they
+// took. sizes is the sum of their sizes.
 func (l *lessons) rules(quantile, sizes float64) [3]rule {
 	var units float64
 	each, onTop, times := make([]float64, len(l.last)), make([]float64, len(l.last)), make([]float64, len(l.last))
@@ -273,6 +274,6 @@ func ranked(of []float64, quantile float64) float64 {
 	return of[min(rank(quantile, len(of)), len(of))-1]
 }
 
-// rank returns the lowest rank among n sorted numbers whose number the next one does not exceed with at least the
-// probability of the quantile; above n if no number is large enough.
+// rank returns the lowest rank r for which the next number does not exceed the r-th of n sorted numbers with at least
+// the probability quantile. It is above n if there are too few numbers for that probability.
 func rank(quantile float64, n int) int { return int(math.Ceil(quantile * float64(n+1))) }

@@ -14,8 +14,8 @@ import (
 // Job is what a reservation is made for. It is a value; the throttle does not change
 // its maps.
 type Job struct {
-	// ID names one attempt of a job among all jobs of the throttle: the reservation is found
-	// again by it. 1 to 1,024 bytes of any value.
+	// ID names one attempt of a job among all jobs of the throttle: a job that asks again finds
+	// its reservation by its ID. 1 to 1,024 bytes of any value.
 	ID string
 	// Weight is how many units the job takes of each limit: 1 to 2^53.
 	Weight int64
@@ -25,8 +25,7 @@ type Job struct {
 	Costs map[string]int64
 	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every scope that is
 	// neither Global nor Optional must be there, with a key that is not empty. A waiting job
-	// that asks again with other keys keeps its position among the jobs with its old keys as
-	// long as other jobs wait with the new keys.
+	// that asks again with other keys loses its position, and is decided like a new job.
 	Keys map[string]string
 	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of the
 	// fair scope a higher priority runs first; Options.PriorityFloor leaves some units to each
@@ -45,14 +44,15 @@ type Job struct {
 	// worker. Zero means no deadline.
 	Deadline time.Time
 	// Plan books the job for later: even if there is room at once the job is booked, not granted,
-	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near. No fallback grants it.
+	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near. No fallback
+	// grants a job with Plan.
 	Plan bool
 	// Bounded refuses the job with a *LineFullError, and writes nothing, if it would have to wait and
 	// would make the line of one of its scope keys longer than Scope.MaxWaiting. A job that starts at
-	// once, or that waits or is booked already, is not refused. Ask so for a new job, before its queue
-	// has it: a job that its queue delivers has nowhere else to wait.
+	// once, or that waits or is booked already, is not refused. Set it for a new job, before the job is
+	// put into its queue: a job that its queue delivers has nowhere else to wait.
 	Bounded bool
-	// Nonce is for an answer that was lost, and for nothing else: a job that asks the same
+	// Nonce finds an answer that was lost, and serves for nothing else: a job that asks the same
 	// Throttle again with the nonce of the *UnavailableError is not charged twice. An answer
 	// that has arrived is not kept: a granted job that asks again starts again, and is charged
 	// again, even with the same nonce. Up to 128 letters, digits, _ . or -. Empty means a

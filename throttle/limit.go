@@ -81,7 +81,7 @@ type Limit struct {
 	// Throttle.Done, or until its Lease is over. It has no Window and no Precision.
 	Running bool
 	// Lease is how long a job counts as running without Throttle.Renew: the places of a process
-	// that dies stay occupied for so long, up to a thousandth longer, never shorter. In whole
+	// that dies stay occupied for that long, up to a thousandth longer, never shorter. In whole
 	// microseconds, from 200 ms to 24 h, and at least twice Options.Lookahead. 0 means
 	// DefaultLease.
 	Lease time.Duration
@@ -92,13 +92,13 @@ type Limit struct {
 	Calendar Calendar
 	// Hours makes it opening hours: jobs start only in these, and all of them may; the Units are Unlimited,
 	// and nothing is counted. A job that starts before the hours end may run on after them. The text has
-	// ranges of days and times, closed dates and a time zone, as OpenHours takes it. A Limit has the text as
-	// ParseLimit and OpenHours write it, with single spaces.
+	// ranges of days and times, closed dates and a time zone, as OpenHours takes it, in the form in which ParseLimit
+	// and OpenHours write it, with single spaces.
 	Hours string
-	// Ramp makes it a quota whose units grow, step by step: in no period do more start than the units of its step,
-	// and before the first step begins nothing starts. The Calendar is that of the text, and the Units are those of
-	// the last step, which hold from then on: a job that weighs more never fits, and one that weighs more than a
-	// step waits for a later one. A Limit has the text as ParseLimit and the function Ramp write it, with all steps.
+	// Ramp makes it a quota whose units grow, step by step: in no period do more units start than its step has, and
+	// before the first step begins nothing starts. The Calendar is that of the text, and the Units are those of the
+	// last step, which hold from then on: a job that weighs more never fits, and a job that weighs more than a step
+	// waits for a later step. The text has the form in which ParseLimit and the function Ramp write it, with all steps.
 	Ramp string
 }
 
@@ -132,7 +132,8 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 //	ramp 50/day x2 max 20000 from 2026-12-01 @UTC    ramp 50 100 200/day every 2d from 2026-12-01 @UTC
 //
 // Window and precision are written as for time.ParseDuration, also with d for
-// 24 hours; a window of one unit may be written as the unit: 100/m. The error is a *LimitError.
+// 24 hours; a window of one second, minute, hour or day may be written as its letter: 100/m. The error is a
+// *LimitError.
 func ParseLimit(text string) (Limit, error) {
 	limit, err := parseLimit(strings.TrimSpace(text))
 	if err != nil {
@@ -144,8 +145,8 @@ func ParseLimit(text string) (Limit, error) {
 	return limit, nil
 }
 
-// ParseLimits reads limits separated by commas, such as "100/1m, 2000/24h". Hours go on to their time zone, over
-// commas. The error is a *LimitError.
+// ParseLimits reads limits separated by commas, such as "100/1m, 2000/24h". Commas within hours, before their time
+// zone, do not separate limits. The error is a *LimitError.
 func ParseLimits(text string) ([]Limit, error) {
 	var limits []Limit
 	hours := ""
@@ -233,7 +234,7 @@ func parseLease(text string) (time.Duration, error) {
 	return lease, err
 }
 
-// parseWindow reads a duration, or a unit by itself, which is one of it: 10/s is 10/1s.
+// parseWindow reads a duration, or the letter of a unit alone, which means one: 10/s is 10/1s.
 func parseWindow(text string) (time.Duration, error) {
 	switch text {
 	case "s", "m", "h", "d":
@@ -253,8 +254,7 @@ func parseUnits(text string) (int64, error) {
 	return int64(units), nil
 }
 
-// parseDuration is time.ParseDuration with d for days, which quotas are
-// written in.
+// parseDuration is time.ParseDuration, but also reads a number of days, such as 7d. A day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -309,7 +309,7 @@ func (l Limit) Label() string {
 func (l Limit) isQuota() bool { return l.Calendar != Calendar{} }
 
 // Length returns how long a start counts at most: the Window, or the Lease in force. For a quota it is
-// about as long as a period: 24 hours, seven or 31 times as long. For hours it is a week.
+// about the length of a period: 1, 7 or 31 times 24 hours. For hours it is a week.
 func (l Limit) Length() time.Duration {
 	if l.isQuota() || l.isHours() {
 		return time.Duration(l.span(0).Length) * time.Microsecond
@@ -395,8 +395,8 @@ func (l Limit) validateQuota() error {
 	return nil
 }
 
-// precision is the Precision in force: the default filled in. A quota has a sub-window for each period, whatever
-// its precision, and hours have none.
+// precision is the Precision in force: the default filled in. It means nothing for a quota, which has a sub-window for
+// each period, and for hours, which count nothing.
 func (l Limit) precision() time.Duration {
 	if l.isQuota() || l.isHours() {
 		return Exact
@@ -427,7 +427,7 @@ func (l Limit) lease() time.Duration {
 	return DefaultLease
 }
 
-// span identifies the limit among those of a scope key. A margin lengthens a window.
+// span identifies the limit among those of a scope key. A window is longer by the margin.
 func (l Limit) span(margin time.Duration) line.Span {
 	if l.isHours() {
 		if of, err := calendar.HoursOf(l.Hours); err == nil {
@@ -447,7 +447,7 @@ func (l Limit) span(margin time.Duration) line.Span {
 	return line.Window((l.Window + margin).Microseconds())
 }
 
-// limitOf returns the limit that is counted like this under a margin.
+// limitOf is the inverse of Scope.counted: it returns the limit that is counted in this way under a margin.
 func limitOf(counted line.Limit, margin time.Duration) Limit {
 	length := time.Duration(counted.Length) * time.Microsecond
 	if counted.Kind == line.Running {
@@ -459,7 +459,7 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 	if counted.Kind == line.Quota {
 		of, err := calendar.Of(counted.Calendar)
 		if err != nil {
-			return Limit{} // no reader of answers lets it pass
+			return Limit{} // never: the reader of an answer refuses an unknown calendar
 		}
 		if steps, err := line.StepsOf(counted.Ramp); err == nil {
 			return rampOf(&calendar.Ramp{Calendar: of, Steps: *steps})
@@ -472,8 +472,8 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 	return Limit{Units: counted.Units, Window: length, Precision: time.Duration(counted.Precision) * time.Microsecond}
 }
 
-// entered returns the limit without a precision or a lease that is the default, or that like takes
-// from a limit with the same label.
+// entered returns the limit as a person enters it: without a precision or a lease that is the default, or that
+// like would take from own, a limit with the same label.
 func (l Limit) entered(own Limit) Limit {
 	short := l
 	short.Precision, short.Lease = 0, 0
@@ -493,8 +493,8 @@ func (l Limit) plain() Limit {
 	return l
 }
 
-// like returns the limit with the precision or the lease of a limit with the same label, if it has none
-// of its own: with another value, the limit would begin to count anew.
+// like returns the limit with the precision or the lease of own, a limit with the same label, if it has none of
+// its own: with another value, the limit would begin to count anew.
 func (l Limit) like(own Limit) Limit {
 	switch was, is := own.precision(), l.precision(); {
 	case l.isQuota() || l.isHours():

@@ -98,20 +98,22 @@ type Options struct {
 	// jobs. Otherwise units are counted at their start, as under windows. A job is charged for a
 	// second at its start, and for the rest when it is renewed and when it has ended.
 	FairByTime bool
-	// PriorityFloor is the part of a fair key's units that jobs of a lower Priority keep while jobs
-	// of the next higher Priority wait too: 0.01 to 0.5, rounded so that a whole number of units of
-	// the higher starts for each unit of the lower. 0 means 0.1, nine units to one. All processes
-	// of one throttle should use the same value.
+	// PriorityFloor is the part of a flow's units that jobs of a lower Priority keep while jobs of
+	// the next higher Priority wait too: 0.01 to 0.5, rounded so that a whole number of units of the
+	// higher priority starts for each unit of the lower one. 0 means 0.1, nine units to one. All
+	// processes of one throttle should use the same value.
 	PriorityFloor float64
 	// Mode is the mode of all scopes: the weaker of this and Scope.Mode is in force, unless SetMode
-	// sets another at run time. Every decision asks Redis even in mode Off, since a mode may be set.
+	// sets another at run time. Every decision asks Redis even in mode Off, since Redis knows whether
+	// another mode was set.
 	Mode Mode
 	// Advance saves calls: a job of a busy lane is also charged for jobs of that lane that are likely to come soon, and
 	// for at most Advance these start without asking Redis. 0 means that each job asks; 5 ms to a second. Limits hold
 	// as without it. A pause, a limit or a mode that another process sets acts here up to Advance later, and a step of
-	// Redis' clock forward is noticed up to Advance later. Units that no job took count as started: a few hundredths of
-	// what a busy lane starts. Each job asks while a job of this throttle waits, under running limits, if it has Costs
-	// or a Deadline, and under windows of less than some seconds, whose sub-windows are too short.
+	// Redis' clock forward is noticed up to Advance later. Charged units that no job takes count as started: a few
+	// hundredths of what a busy lane starts. There is no advance while any job of the throttle waits, for a job with
+	// Costs or a Deadline, under running limits, and under windows of less than some seconds, whose sub-windows are too
+	// short: such a job asks.
 	Advance time.Duration
 	// SettleWithin is how long after its start a granted job may be settled; Redis keeps each settlement
 	// for that long. 0 means an hour; a minute to 400 days.

@@ -19,54 +19,54 @@ type Scope struct {
 	// Name is Global or a name of your own: 1 to 64 of A-Z a-z 0-9 _ . -
 	Name string `json:"name"`
 	// Limits hold for each key of the scope by itself. All of them hold at
-	// once; no two may have the same window or calendar. None means that the scope
-	// limits nothing.
+	// once; no two may have the same window or calendar, and at most one may be a
+	// running limit, and one Hours. None means that the scope limits nothing.
 	Limits []Limit `json:"limits,omitempty"`
 	// Optional lets jobs come without a key of this scope; its limits then do
 	// not apply to them. Otherwise a job that names no key is refused, so that
 	// a forgotten key cannot lift a limit. Global needs no key either way.
 	Optional bool `json:"optional,omitempty"`
-	// Cooldown is for how long a job that has ended still counts under a running limit, such as
-	// the pause between two connections to a host. From 0, which is none, to the limit's Lease;
-	// it errs by up to a thousandth of that, on the long side. FallbackLocal has no cool-down.
+	// Cooldown is how long a job that has ended still occupies its place under a running limit, such
+	// as for a pause between two connections to a host. From 0, which is none, to the limit's Lease;
+	// it errs by up to a thousandth of the Lease, on the long side. FallbackLocal has no cool-down.
 	Cooldown time.Duration `json:"cooldown,omitempty"`
-	// Runs is about how long a job runs, under a running limit: for guesses only, those of
-	// Forecast, of Explain and of when a job in line starts. 0 means the mean of the jobs
-	// that this process has ended; before the first, Forecast and Explain take places to be
-	// free whenever they are wanted, which errs on the early side.
+	// Runs is about how long a job runs under a running limit. It serves only for estimates: those
+	// of Forecast and Explain, and of when a job in line starts. 0 means the mean of the jobs that
+	// this process has ended. Before the first has ended, Forecast and Explain assume that a place
+	// is always free, and err on the early side.
 	Runs time.Duration `json:"runs,omitempty"`
-	// Floor lets the limits of the scope's keys follow what their upstream says, by
-	// Throttle.Report. It is the lowest served share: 0.1 is a tenth of the limits. It counts in
-	// thousandths, from 0.001 to below 1; 0 means that the limits do not follow. A job that is
-	// heavier than the served share starts when nothing else counts.
+	// Floor lets the limits of the scope's keys follow their upstream, whose answers
+	// Throttle.Report reports. It is the lowest served share: 0.1 is a tenth of the limits. It
+	// counts in thousandths, from 0.001 to below 1; 0 means that the limits do not follow. A job
+	// that weighs more than the served share starts when no other units count.
 	Floor float64 `json:"floor,omitempty"`
 	// Margin is how much longer each window counts than its limit says. A strict upstream counts
-	// a request when it arrives, which is later than the granted start: if no request arrives
-	// more than Margin late, no interval of Window has the arrivals of more than Units. It costs
+	// a request when it arrives, which is later than the granted start: if no request arrives more
+	// than Margin after its start, no more than Units arrive in any interval of Window. It costs
 	// Margin/(Window+Margin) of the throughput: 0.3 % for 200 ms of a minute, 17 % of a second.
 	// From 0, which is none, to a minute, in whole microseconds; Window and Margin together are
 	// at most 400 days. Usage and Explain show the limit as it is entered. Margin does not apply
 	// to running limits and quotas. A window with another margin is a new window: it counts from when it is
 	// first asked for, and limits that were set at run time must be set again.
 	Margin time.Duration `json:"margin,omitempty"`
-	// MaxWaiting is how long the line of each key may get by a job that is Bounded, as package worker's
-	// Client makes each task that it enqueues: one that would make the line longer is refused with a
-	// *LineFullError, in Enforce alone. The zero value, and 0 of its fields, is no bound.
+	// MaxWaiting bounds the length of the line of each key. In mode Enforce, a Bounded job that would make
+	// the line longer is refused with a *LineFullError; package worker's Client makes each task that it
+	// enqueues Bounded. The zero value means no bound, and so does 0 in one of its fields.
 	//
-	// A line has the jobs that are planned, booked or wait and have not started, those without a Bounded
-	// too: they wait already, and are never refused. It is counted, for every scope, by processes with a
-	// MaxWaiting of any scope: jobs that came in other processes are in no line's length.
-	// Each process refuses by its own MaxWaiting, and takes one that is set lower from the next job on.
+	// The length counts the jobs that wait or are booked and have not started, also jobs that are not
+	// Bounded; these are never refused. A process with a MaxWaiting in any scope counts its jobs, in every
+	// scope; the jobs of other processes count in no line. Each process refuses by its own MaxWaiting. A
+	// lower one takes no job out of line.
 	MaxWaiting Length `json:"max_waiting,omitzero"`
-	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
-	// of the two, or at run time by SetMode.
+	// Mode is the mode of the scope: the weaker of this and Options.Mode is in force,
+	// unless SetMode sets another at run time. The zero value is Enforce.
 	Mode Mode `json:"mode"`
 }
 
 // maxMargin is the longest Margin.
 const maxMargin = time.Minute
 
-// counted returns a limit of the scope as the scripts count it: a window with the margin.
+// counted returns a limit of the scope as the scripts count it. A window is longer by the margin.
 func (s Scope) counted(l Limit) line.Limit {
 	return line.Limit{Units: l.Units, Span: l.span(s.Margin), Precision: l.precision().Microseconds(), Ramp: l.steps()}
 }
@@ -150,8 +150,8 @@ func (s Scope) validateLimits() error {
 	return nil
 }
 
-// checkLeases refuses leases that end within what is booked ahead: jobs would be booked for
-// when they end, however soon a place is given back.
+// checkLeases refuses leases of less than twice the lookahead: jobs would be booked to start when a
+// lease ends, although a place may be given back earlier.
 func checkLeases(scope string, limits []Limit, lookahead time.Duration) error {
 	for _, limit := range limits {
 		if limit.Running && limit.lease() < 2*lookahead {
