@@ -254,7 +254,7 @@ func TestPageSaysWhatHelps(t *testing.T) {
 		"alone": {inspect.Usage{Limits: full}, []string{"acme"},
 			"A higher limit of it would help.", "A higher limit of domain gate would help."},
 		"several": {inspect.Usage{Limits: full}, []string{"acme", "other"},
-			"A higher limit of it would help.", "A higher limit of domain gate would help, so would a larger share."},
+			"A higher limit of it would help.", "A higher limit of domain gate would help, and so would a larger share."},
 		"shadow":   {inspect.Usage{Mode: throttle.Shadow, Limits: full}, []string{"acme"}, "", ""},
 		"no limit": {inspect.Usage{}, []string{"acme", "other"}, "", ""},
 		"unlimited": {inspect.Usage{Limits: []inspect.LimitUsage{{Limit: lifted, Units: throttle.Unlimited, Free: start}}},
@@ -315,18 +315,18 @@ func TestPageSaysWhatHelpsWithSeveral(t *testing.T) {
 		keys []string // each named by its state, with a number
 		help string
 	}{
-		"paused":    {[]string{"paused 1", "paused 2"}, "Resume these to let their jobs start sooner."},
-		"closed":    {[]string{"closed 1", "closed 2"}, "Other hours of these would let their jobs start sooner."},
-		"full":      {[]string{"full 1", "full 2"}, "Higher limits of these would help."},
-		"shared":    {[]string{"full 1", "shared 2"}, "Higher limits of these would help, so would a larger share."},
+		"paused":    {[]string{"paused 1", "paused 2"}, "Resume these keys to let their jobs start sooner."},
+		"closed":    {[]string{"closed 1", "closed 2"}, "Other hours of these keys would let their jobs start sooner."},
+		"full":      {[]string{"full 1", "full 2"}, "Higher limits of these keys would help."},
+		"shared":    {[]string{"full 1", "shared 2"}, "Higher limits of these keys would help, and so would a larger share."},
 		"shadow":    {[]string{"shadow 1", "shadow 2"}, ""},
 		"not known": {[]string{"far 1", "far 2"}, ""},
 		"paused by a setting": {[]string{"far 1", "stopped 2"},
-			"Resume those that are paused to let their jobs start sooner."},
+			"Resume the paused keys to let their jobs start sooner."},
 		"some of each": {[]string{"paused 1", "closed 2", "shared 3"},
-			"Resume those that are paused to let their jobs start sooner. " +
-				"Other hours of those that are closed would let their jobs start sooner. " +
-				"Higher limits of those that are full would help, so would a larger share."},
+			"Resume the paused keys to let their jobs start sooner. " +
+				"Other hours of the closed keys would let their jobs start sooner. " +
+				"Higher limits of the full keys would help, and so would a larger share."},
 	} {
 		b := filled()
 		b.keys[acme] = &standing{usage: inspect.Usage{Scope: acme.Scope, Key: acme.Key, Now: start, Served: 1}}

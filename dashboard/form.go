@@ -13,7 +13,7 @@ type form struct {
 	now time.Time // on Redis' clock, in the reader's zone; UTC if the form names none
 }
 
-// formOf reads the time of a form.
+// formOf returns a form with the time at which it came.
 func (h *Handler) formOf(ctx context.Context, entered url.Values) (form, error) {
 	now, err := h.client.Time(ctx).Result()
 	if err != nil {

@@ -16,10 +16,10 @@ type question struct {
 	Before, After string
 	Lifted        string // limits in force that the change would lift
 	Undo          string
-	Lasts         string // the term of the change, as the answer enters it
+	Lasts         string // for how long or until when the change lasts, as the answering form has it
 }
 
-// sure is the form's field that answers a question: the settings in force when the page asked.
+// sure is the form's field that answers a question. Its value is the question's Before.
 const sure = "sure"
 
 // ask returns the question of a form; nil if the form needs none or answers it. An invalid form has
@@ -47,8 +47,8 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		return nil, err
 	}
 	q := &question{
-		Do: f.Get("do"), Button: "Reset", Before: view.LimitTexts(now.inForce) + now.by(),
-		After: view.LimitTexts(after.inForce) + after.by(), Undo: "Reset",
+		Do: f.Get("do"), Button: "Reset", Before: view.LimitTexts(now.inForce) + now.origin(),
+		After: view.LimitTexts(after.inForce) + after.origin(), Undo: "Reset",
 	}
 	if q.Do == "limits" {
 		limits, of, err := limitsEntered(th, key, f)
@@ -65,16 +65,15 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 	return q, nil
 }
 
-// limitsNow is the limits of a scope key, and for what they were set: key or scope, empty if they
-// are configured.
+// limitsNow is the limits of a scope key and their origin.
 type limitsNow struct {
 	inForce []throttle.Limit
-	set     string
+	set     string    // whether they were set for the key or for the scope; empty: they are configured
 	until   time.Time // when the setting ends by itself
 	why     string
 }
 
-// untilText is the end of a sentence that says when a setting ends by itself; empty if it does not.
+// untilText is the last words of a sentence: until when a setting lasts. It is empty if the setting has no end.
 func untilText(until time.Time, layout string) string {
 	if until.IsZero() {
 		return ""
@@ -82,7 +81,8 @@ func untilText(until time.Time, layout string) string {
 	return " until " + until.UTC().Format(layout)
 }
 
-func (l limitsNow) by() string {
+// origin says whether the limits are configured or set, in the last words of a sentence.
+func (l limitsNow) origin() string {
 	if l.set == "" {
 		return ", as configured"
 	}

@@ -13,13 +13,13 @@ import (
 type remedy int
 
 const (
-	nothing remedy = iota // only their turn holds the jobs back, or what does is not known
+	nothing remedy = iota // the jobs wait only for their turn, or the reason is not known
 	resume                // the scope key is paused
 	hours                 // its hours are closed
 	raise                 // a limit holds the jobs back
 )
 
-// remedyUnder returns the remedy under a scope key in a state.
+// remedyUnder returns the remedy under a scope key with this usage.
 func remedyUnder(u inspect.Usage) remedy {
 	why, _ := view.Why(u)
 	switch {
@@ -33,7 +33,8 @@ func remedyUnder(u inspect.Usage) remedy {
 	return raise
 }
 
-// remedyOf returns the remedy under a scope key. Of one that the board has no state of it knows a pause at most.
+// remedyOf returns the remedy under a scope key. If the board has not read the key's usage, it knows at most whether
+// the key is paused.
 func (b *board) remedyOf(key scopeKey) remedy {
 	if s := b.keys[key]; s != nil && s.err == nil {
 		return remedyUnder(s.usage)
@@ -45,7 +46,7 @@ func (b *board) remedyOf(key scopeKey) remedy {
 	return nothing
 }
 
-// help says what would let the jobs of one scope key start sooner, where jobs of several flows or of one wait.
+// help says what would let the jobs of one scope key start sooner. With several, jobs of several flows wait there.
 func (r remedy) help(key string, several bool) string {
 	switch {
 	case r == resume:
@@ -53,20 +54,20 @@ func (r remedy) help(key string, several bool) string {
 	case r == hours:
 		return "Other hours would let its jobs start sooner."
 	case r == raise && several:
-		return fmt.Sprintf("A higher limit of %s would help, so would a larger share.", key)
+		return fmt.Sprintf("A higher limit of %s would help, and so would a larger share.", key)
 	case r == raise:
 		return fmt.Sprintf("A higher limit of %s would help.", key)
 	}
 	return ""
 }
 
-// helpOfSeveral says what would let the jobs of a flow start sooner that wait for several scope keys.
+// helpOfSeveral says what would let jobs of a flow start sooner if they wait for several scope keys, one row for each.
 func (b *board) helpOfSeveral(rows []flowRow) string {
 	keys, share := make(map[remedy]int), ""
 	for _, row := range rows {
 		r := b.remedyOf(row.For)
 		if keys[r]++; r == raise && b.line.under[row.For].Flows > 1 {
-			share = ", so would a larger share"
+			share = ", and so would a larger share"
 		}
 	}
 	var help []string
@@ -74,13 +75,13 @@ func (b *board) helpOfSeveral(rows []flowRow) string {
 		switch keys[r] {
 		case 0:
 		case len(rows):
-			help = append(help, fmt.Sprintf(format, "these"))
+			help = append(help, fmt.Sprintf(format, "these keys"))
 		default:
 			help = append(help, fmt.Sprintf(format, some))
 		}
 	}
-	add(resume, "Resume %s to let their jobs start sooner.", "those that are paused")
-	add(hours, "Other hours of %s would let their jobs start sooner.", "those that are closed")
-	add(raise, "Higher limits of %s would help"+share+".", "those that are full")
+	add(resume, "Resume %s to let their jobs start sooner.", "the paused keys")
+	add(hours, "Other hours of %s would let their jobs start sooner.", "the closed keys")
+	add(raise, "Higher limits of %s would help"+share+".", "the full keys")
 	return strings.Join(help, " ")
 }

@@ -49,8 +49,8 @@ func (of target) args() string {
 	return text
 }
 
-// target opens the throttle and checks the names of a scope and perhaps a key. A key that is given and empty is an
-// error: a script whose variable is not set means no change of all keys.
+// target opens the throttle and checks the names of a scope and perhaps a key. An empty key is an error: it may be an
+// unset variable of a script, which does not want to change all keys.
 func (p *program) target(ctx context.Context, name string, args []string) (target, error) {
 	if len(args) > 1 && args[1] == "" {
 		return target{}, usagef("the key is empty: leave it out for all keys of the scope")
@@ -63,7 +63,7 @@ func (p *program) target(ctx context.Context, name string, args []string) (targe
 	return of, p.scopeKey(ctx, th, of.scope, of.key)
 }
 
-// sure adds the flag that skips questions to a verb.
+// sure adds to a verb the flag that skips its question.
 func (p *program) sure(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "do not ask")
 }
@@ -82,7 +82,7 @@ type changed struct {
 	WhyBefore string    `json:"why_before,omitempty"`
 	Undo      string    `json:"undo,omitempty"` // a command; empty where nothing has changed
 
-	mode throttle.Mode // of a key that is paused now
+	mode throttle.Mode // the mode in force for a key that is now paused
 }
 
 // change changes a setting, and prints the setting before and the command that undoes the change.
@@ -113,7 +113,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 		}
 		c.mode = u.Mode
 	}
-	if !isAs(before, after) {
+	if !sameSetting(before, after) {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
@@ -164,9 +164,9 @@ func untilText(text string, until time.Time) string {
 	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
 }
 
-// isAs reports whether two settings are the same, with the same reason. An end that is entered twice as the same
-// instant differs a little: its distance from now counts, and is measured twice.
-func isAs(a, b inspect.Setting) bool {
+// sameSetting reports whether two settings are the same, with the same reason. Two settings until the same instant
+// differ a little, since each was made by its own measurement of the distance from now.
+func sameSetting(a, b inspect.Setting) bool {
 	return a.At.IsZero() == b.At.IsZero() && a.Mode == b.Mode && a.Why == b.Why &&
 		view.LimitsArgument(a.Limits) == view.LimitsArgument(b.Limits) && a.Until.Sub(b.Until).Abs() < time.Second
 }
@@ -215,7 +215,7 @@ func writeChange(g *page, of target, c changed) {
 	if c.Undo == "" {
 		g.line("%s of %s: nothing has changed, it is %s", c.What, of, view.WithReason(now, c.Why))
 		if c.What == "pause" && c.After != "" {
-			g.line("a second pause does not shorten the first: end that by asynq-throttle resume%s", of.args())
+			g.line("a second pause does not shorten the first: end the first with asynq-throttle resume%s", of.args())
 		}
 		return
 	}
@@ -229,7 +229,7 @@ func writeChange(g *page, of target, c changed) {
 	case c.mode != throttle.Enforce:
 		g.line("%s until the mode is enforce", view.DelaysNothing(c.mode))
 	default:
-		g.line("nobody starts under it until then who has not been granted before; its jobs stay in line")
+		g.line("until then, only jobs that were granted before start under it; its other jobs stay in line")
 	}
 	g.line("undo: %s", c.Undo)
 }

@@ -152,7 +152,7 @@ func (p *program) limitsSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			until, why := inspect.Until(here(end, now)), inspect.Why(terms.why)
+			until, why := inspect.Until(byLocalClock(end, now)), inspect.Why(terms.why)
 			if err := of.th.CheckLimits(of.scope, limits, until, why); err != nil {
 				return ofFlags(err)
 			}

@@ -74,7 +74,7 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 	if err != nil {
 		return err
 	}
-	ends := inspect.Until(here(end, now))
+	ends := inspect.Until(byLocalClock(end, now))
 	return p.change(ctx, target{th, scope, ""}, "mode", of.text(text, end), func(ctx context.Context) error {
 		return th.SetMode(ctx, scope, mode, ends, inspect.Why(of.why))
 	})

@@ -19,7 +19,7 @@ type page struct {
 	colours bool
 }
 
-// line prints a line. A terminal obeys only our colours in its arguments.
+// line prints a line. It escapes control characters in the arguments, so that a terminal shows no colours but ours.
 func (g *page) line(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
@@ -35,7 +35,7 @@ func (g *page) line(format string, args ...any) {
 	fmt.Fprintf(g.w, format+"\n", args...)
 }
 
-// table prints rows of cells below their heads. A terminal obeys nothing in a cell.
+// table prints rows of cells below their heads, with the control characters of cells escaped.
 func (g *page) table(heads []string, rows [][]string) {
 	t := tabwriter.NewWriter(g.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(heads, "\t"))

@@ -35,7 +35,7 @@ func (p *program) pause() *cobra.Command {
 			if end.IsZero() {
 				return usagef("say how long with --for, such as --for 2h, or until when with --until, such as --until 18:00")
 			}
-			ends := here(end, now)
+			ends := byLocalClock(end, now)
 			return p.change(ctx, key, "pause", of.text("", end), func(ctx context.Context) error {
 				_, err := key.th.Pause(ctx, key.scope, key.key, ends, inspect.Why(of.why))
 				return err

@@ -35,7 +35,7 @@ func (p *program) purge() *cobra.Command {
 		Use:   "purge THROTTLE",
 		Short: "take jobs out of line whose tasks are gone: deleted, archived, completed or retried",
 		Long: "Take jobs out of line whose tasks are gone: deleted, archived, completed or retried.\n" +
-			"The workers do that by themselves, as the jobs' turns come; this is for who does not want to wait.",
+			"The workers do that by themselves, when the jobs' turns come; purge does so now.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.completeThrottle,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -55,7 +55,7 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 			if end.IsZero() {
 				end = until
 			}
-			ends := inspect.Until(here(end, now))
+			ends := inspect.Until(byLocalClock(end, now))
 			return p.change(ctx, of, "limits", terms.text(limitsText(limits), end), func(ctx context.Context) error {
 				return of.th.SetLimits(ctx, of.scope, of.key, limits, ends, inspect.Why(terms.why))
 			})

@@ -18,7 +18,8 @@ func (t *terms) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.until, "until", "", "until when: 18:00, 2026-11-22 18:00, or with a zone as in RFC 3339")
 	t.reason(cmd)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		for _, name := range []string{"for", "until"} { // a script whose variable is not set means no change without an end
+		// The flag may be an unset variable of a script, which does not want a change without an end.
+		for _, name := range []string{"for", "until"} {
 			if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
 				return usagef("--%s is empty; see %s -h", name, cmd.CommandPath())
 			}
@@ -27,7 +28,7 @@ func (t *terms) flags(cmd *cobra.Command) {
 	}
 }
 
-// noEnd refuses an end where nothing is set.
+// noEnd refuses --for and --until of a command that sets nothing.
 func (t *terms) noEnd() error {
 	if t.length != "" || t.until != "" {
 		return usagef("nothing is set that could end: leave --for and --until out")
@@ -69,15 +70,15 @@ func (t *terms) end(now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-// here returns an instant on Redis' clock by this machine's clock, which inspect.Until and Pause read.
-func here(at, now time.Time) time.Time {
+// byLocalClock converts an instant from Redis' clock to this machine's clock, which inspect.Until and Pause read.
+func byLocalClock(at, now time.Time) time.Time {
 	if at.IsZero() {
 		return at
 	}
 	return time.Now().Add(at.Sub(now))
 }
 
-// ofFlags turns an error about limits that are set, their end or their reason into a usage error.
+// ofFlags turns an error about the limits, the end or the reason of a change into a usage error that names the flag.
 func ofFlags(err error) error {
 	var option *throttle.OptionError
 	var argument *throttle.ArgumentError

@@ -26,7 +26,7 @@ func (p *program) usage() *cobra.Command {
 			"nothing is delayed. FLOWS WAIT is how many keys of the fair scope wait for this scope key. LINE is how long " +
 			"its line is\n" +
 			"and may get, where it has a bound.\n" +
-			"Where a limit follows its upstream, the last column says which part of it that serves.",
+			"LIMIT IS also has the served share of a limit that follows its upstream.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
 		Args:              cobra.RangeArgs(1, 3),

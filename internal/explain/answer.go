@@ -197,7 +197,7 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	default:
 		e.Why = fmt.Sprintf("%s has a limit of %s, for which %s of %d flows take turns", key, view.LimitText(limit),
 			here, here.flows)
-		e.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share or a higher priority.", key)
+		e.Help = fmt.Sprintf("A higher limit of %s would help, and so would a larger share or a higher priority.", key)
 	}
 }
 
