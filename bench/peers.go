@@ -13,16 +13,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// tenants is over how many tenants decisions go, in turn.
+// tenants is the number of tenants, of which decisions take one after the other.
 const tenants = 10_000
 
-// The limits of all rows in which there is room, per minute: the same for each limiter.
+// The limits per minute of the rows whose jobs all have room. They are the same for each limiter.
 const (
 	tenantUnits = 1_000
 	globalUnits = 10_000_000
 )
 
-// limiter decides for the i-th job, which is of the i-th tenant in turn.
+// limiter decides for the i-th job, whose tenant is tenantOf(i).
 type limiter struct {
 	name   string
 	decide func(ctx context.Context, i int) error
@@ -82,8 +82,8 @@ func reserve(client *redis.Client, row string, tenant, global limits) (limiter, 
 	}}, err
 }
 
-// open returns a throttle of tenants and all of them together, with a timeout that a
-// disturbed machine does not meet.
+// open returns a throttle with limits for each tenant and for all of them together. Its timeout is
+// long enough for a disturbed machine.
 func open(client redis.UniversalClient, name string, tenant, global limits,
 	opts *throttle.Options) (*throttle.Throttle, error) {
 	if opts == nil {
@@ -96,7 +96,7 @@ func open(client redis.UniversalClient, name string, tenant, global limits,
 	}, opts)
 }
 
-// nameOf makes a throttle's name of any text.
+// nameOf returns a throttle's name made from any text.
 func nameOf(text string) string {
 	name := []byte(text)
 	for i, c := range name {

@@ -14,8 +14,8 @@ import (
 const mostAtOnce = 64
 
 // A job that is decided alone costs Redis three times as much as one that is decided with seven
-// others. Where several callers ask at about the same time, a call waits for more jobs: until it
-// has enoughAtOnce, or until some time after the last answer.
+// others. If several callers ask at about the same time, a call waits for more jobs: until it has
+// enoughAtOnce, or until gatherFor after the last answer.
 const (
 	enoughAtOnce = 8
 	gatherFor    = time.Millisecond
@@ -45,7 +45,7 @@ type batcher struct {
 	enough     chan struct{} // signals that the queue may be long enough for a call
 	nonces     int64         // how many nonces were drawn
 	asking     int64         // the number of the last call
-	unresolved *call         // nil: no call
+	unresolved *call         // the call whose answer was lost; nil if there is none
 	resolving  bool          // the unresolved call is repeated although no job waits for a call
 	kept       keptGrants
 	late       []Reservation // orphaned grants, which must be given back
@@ -73,7 +73,7 @@ func newBatcher(t *Throttle) *batcher {
 	return &batcher{throttle: t, enough: make(chan struct{}, 1), kept: make(keptGrants)}
 }
 
-// nonce returns the job's nonce, or a random one if it has none.
+// nonce returns a new nonce, which no job of any process has.
 func (b *batcher) nonce() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,7 +300,8 @@ func (b *batcher) giveBack() {
 }
 
 // takeLateBack gives late grants back until there are none. It stops when one cannot be given
-// back, and is started again after the next answer of Redis: a grant is refunded only once.
+// back, and is started again after the next answer of Redis. A second attempt does no harm: Redis
+// refunds a grant only once.
 func (b *batcher) takeLateBack() {
 	var failed []Reservation
 	for {
@@ -413,7 +414,7 @@ func (b *batcher) takeKept(job Job) (keptGrant, bool) {
 	return kept, true
 }
 
-// keep keeps a grant again.
+// keep puts a grant back that takeKept has taken.
 func (b *batcher) keep(kept keptGrant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

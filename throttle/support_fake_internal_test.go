@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fakeRedis answers the scripts as one that always has room would: it grants, and knows
+// fakeRedis answers the scripts as a Redis with room for every job: it grants all jobs, and knows
 // the last asking of each asker.
 type fakeRedis struct {
 	redis.Scripter
@@ -27,13 +27,13 @@ type fakeRedis struct {
 	charged map[string]int // grants by job
 	settled []string       // jobs
 
-	takes time.Duration // a call
+	takes time.Duration // how long a call takes
 	hang  chan struct{} // calls wait for it, unless it is nil
-	lose  bool          // what is done is not answered
-	fail  error         // nothing is done
+	lose  bool          // calls are carried out, and their answers are lost
+	fail  error         // calls fail with it, and are not carried out
 
-	failing map[string]error // the same, by the script
-	losing  string           // what this script does is not answered
+	failing map[string]error // as fail, by the name of a script
+	losing  string           // as lose, for the script of this name
 }
 
 type fakeCall struct {
@@ -126,7 +126,7 @@ func (f *fakeRedis) reserve(now string, args []string) (any, error) {
 	return f.replies[asker], nil
 }
 
-// askings are the numbers of the calls of reserve.
+// askings returns the numbers of the calls of reserve.
 func (f *fakeRedis) askings() (list []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *fakeRedis) askings() (list []string) {
 	return list
 }
 
-// givenBack are the jobs that were settled.
+// givenBack returns the jobs that were settled.
 func (f *fakeRedis) givenBack() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

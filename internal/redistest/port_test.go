@@ -7,10 +7,10 @@ import (
 )
 
 // TestPortsOfTwoProcesses: two ranges over the same ports, as two test binaries have them, hand out no
-// port twice, although nobody listens on any.
+// port twice, although nothing listens on these ports.
 func TestPortsOfTwoProcesses(t *testing.T) {
 	t.Parallel()
-	const first, blocks = 19000, 6 // below the ports of servers
+	const first, blocks = 19000, 6 // below the ports that servers of tests get
 	last := first + blocks*blockSize
 	both := []*portRange{{first: first, last: last}, {first: first, last: last}}
 	t.Cleanup(func() {

@@ -18,7 +18,7 @@ type Status struct {
 	Alike     bool      `json:"alike"`
 	Scopes    []ScopeOf `json:"scopes"`
 	Global    []Use     `json:"global,omitempty"` // empty where there is no such scope
-	// Lanes, Flows and Jobs count what waits in line; Oldest is when the first waiting job came.
+	// Lanes, Flows and Jobs count what waits in line; Oldest is the flow whose first job has waited the longest.
 	Lanes  int               `json:"lanes"`
 	Flows  int               `json:"flows"`
 	Jobs   int64             `json:"jobs"`
@@ -51,8 +51,8 @@ type Watch struct {
 	sets   Sets
 }
 
-// Read reads what StatusOf reads, and at most most scope keys, those under which the most jobs
-// wait.
+// Read reads what StatusOf reads, and at most most scope keys under which jobs wait, those with the
+// oldest jobs first.
 func (w *Watch) Read(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
 	var load Load
 	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before the other calls add to the load
