@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// The handlers under a running limit take 50 ms, a half more or less; a window lets as many
-// start in the mean.
+// The handlers take 50 ms, up to half of that more or less. The window lets as many jobs start on
+// average as the running limit.
 const (
 	runningPlaces  = 10
 	runningServers = 4
@@ -25,7 +25,7 @@ const (
 	runningWindow  = 2 * time.Second
 )
 
-// running drains a backlog under a running limit, and under a window that lets as many start.
+// running drains a backlog under a running limit, and under a window that lets as many jobs start.
 func running(ctx context.Context, b *bench) error {
 	stop, err := awake()
 	if err != nil {
@@ -127,8 +127,8 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 	return is, runs, err
 }
 
-// idleLooks is how many script calls a second an asynq server with nothing to do makes, and which part of a core of its
-// Redis it takes.
+// idleLooks returns how many script calls a second an asynq server without tasks makes, and which part of a core its
+// Redis uses for them.
 func idleLooks(ctx context.Context, limit throttle.Limit) (calls, part float64, err error) {
 	err = twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		shapers, err := shapersUnder(limit, decide, work)
@@ -149,7 +149,7 @@ func idleLooks(ctx context.Context, limit throttle.Limit) (calls, part float64, 
 	return calls, part, err
 }
 
-// configured is the configuration of a shaper's asynq server.
+// configured returns the configuration of a shaper's asynq server.
 func configured(s *worker.Shaper) asynq.Config {
 	return s.Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel})
 }
@@ -171,7 +171,7 @@ func shapersUnder(limit throttle.Limit, decide, work *redis.Client) (shapers []*
 	return shapers, nil
 }
 
-// handOvers are the times from the end of each run to the start that took its place.
+// handOvers returns the times from the end of each run to the start that took its place, sorted.
 func handOvers(runs []throttletest.Start) (times []time.Duration) {
 	var starts, ends []time.Time
 	for _, run := range runs {
@@ -193,7 +193,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
 }
 
-// placesUsed is which part of the places was taken, from the first start to the last.
+// placesUsed returns which part of the places was occupied, on average from the first start to the last.
 func placesUsed(runs []throttletest.Start) float64 {
 	first, last, busy := runs[0].At, runs[0].At, 0.0
 	for _, run := range runs {
@@ -208,7 +208,7 @@ func placesUsed(runs []throttletest.Start) float64 {
 	return busy / (runningPlaces * max(last.Sub(first), time.Millisecond).Seconds())
 }
 
-// atOnce is the most that ran at once.
+// atOnce returns the largest number of runs at the same time.
 func atOnce(runs []throttletest.Start) (most int) {
 	for _, a := range runs {
 		n := 0

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
-// opened is what of a client's options a URL decides.
+// opened has those of a client's options that a URL decides.
 type opened struct {
 	Client         string // its kind
 	Addrs          []string

@@ -13,8 +13,8 @@ import (
 )
 
 // TestRaisedLimitStaysStrict: an exact limit is raised far, lowered and raised again while jobs start, are refunded
-// and settled. The ledger gets coarser meanwhile. By a list of all starts no window is over the limit in force,
-// Usage counts all of the window and nothing older than a sub-window, and Count errs by a sub-window at most.
+// and settled. The ledger gets coarser meanwhile. A list of all starts shows that no window is over the limit in force,
+// that Usage counts the whole window and at most one sub-window more, and that Count errs by at most a sub-window.
 func TestRaisedLimitStaysStrict(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
@@ -29,9 +29,9 @@ func TestRaisedLimitStaysStrict(t *testing.T) {
 			throttle.PerMinute(100)}}}, &throttle.Options{Lookahead: time.Second})
 		s, now := newScripted(th), dawn
 		var starts []start
-		var grants []throttle.Reservation // by the same places
+		var grants []throttle.Reservation // of the same jobs as starts
 		most := int64(100)
-		used := func(from, to time.Time) (sum int64) { // included, not included
+		used := func(from, to time.Time) (sum int64) { // with from, without to
 			for _, x := range starts {
 				if !x.at.Before(from) && x.at.Before(to) {
 					sum += x.units

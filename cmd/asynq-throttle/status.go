@@ -113,7 +113,7 @@ func writeLoad(g *page, l view.Load) {
 		cmp.Or(l.Memory, "memory not known"), l.Over.Round(time.Millisecond))
 }
 
-// useText is how one limit stands, in one line.
+// useText formats the use of one limit in one line.
 func useText(u view.Use, now time.Time) string {
 	text := "without limits"
 	if u.Limit != "" {
@@ -136,7 +136,7 @@ func useText(u view.Use, now time.Time) string {
 	return text
 }
 
-// servedText is what the upstream serves of a limit, if that is not all.
+// servedText formats the served share of a limit; empty if the upstream serves all.
 func servedText(part float64) string {
 	if text := view.ServedText(part); text != "" {
 		return ", " + text
@@ -149,7 +149,7 @@ func setText(u view.Use, now time.Time) string {
 	return view.SetText(u.SetFor, u.Ends, func(end time.Time) string { return at(end, now) })
 }
 
-// settingText is what is set, in one line: until when, by whom and why.
+// settingText formats a setting in one line: what is set, until when, by whom and why.
 func settingText(s inspect.Setting, now time.Time) string {
 	name := scopeKey(s.Scope, s.Key)
 	switch {
@@ -177,12 +177,12 @@ func settingText(s inspect.Setting, now time.Time) string {
 	return text
 }
 
-// limitsText writes limits for people.
+// limitsText formats limits for people.
 func limitsText(limits []throttle.Limit) string {
 	return cmp.Or(view.LimitTexts(limits), "without limits")
 }
 
-// modeText is a mode that is not the usual one.
+// modeText formats a mode; empty for enforce, the usual one.
 func modeText(m throttle.Mode) string {
 	if m == throttle.Enforce {
 		return ""

@@ -18,14 +18,14 @@ import (
 // enough to see by default what the whole run of the program shows.
 var jobs = longtest.Of(60, 300)
 
-// withWork is the program's run for so many prompts, with limits to suit.
+// withWork returns the program's arguments for a run of that many prompts, with limits to suit.
 func withWork(args ...string) []string {
 	number := strconv.Itoa
 	return append([]string{"-jobs", number(jobs), "-requests", number(jobs / 5), "-tokens", number(100 * jobs),
 		"-budget", "1000000"}, args...)
 }
 
-// expectKept holds a report against what a run must never break.
+// expectKept fails the test if a report shows that a run broke a limit or a budget, or lost a prompt.
 func expectKept(t *testing.T, r *completion.Report, err error) {
 	t.Helper()
 	if err != nil {
@@ -37,8 +37,8 @@ func expectKept(t *testing.T, r *completion.Report, err error) {
 	}
 }
 
-// While the provider serves what it says, nothing is refused: a job is charged what the
-// provider counts, before that counts it. And what is served is used.
+// While the provider serves as much as it says, it refuses nothing: each job is charged what the
+// provider counts, before the provider counts it. And nearly all that is served is used.
 func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-incident", "1")...)
@@ -52,8 +52,8 @@ func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
 	})
 }
 
-// In an incident what is refused comes again, and spends no retry; two windows later nothing
-// is refused any more.
+// In an incident a refused prompt comes again, and spends no retry; two windows later the provider
+// refuses no more.
 func TestIncident(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-incident", "0.5")...)
@@ -64,9 +64,9 @@ func TestIncident(t *testing.T) {
 	})
 }
 
-// The checks can fail: the same run in which they pass is found wanting when the throttle does
-// not keep anything back, by the provider's refusals, by its record, and by the grants; and
-// when it counts nothing, by the accounts too.
+// The checks can fail. In the run in which they pass, a throttle in shadow delays nothing: then the
+// provider's refusals, its record and the grants show it. A throttle that is off counts nothing
+// either: then the budgets show it too.
 func TestChecksFailWithoutTheThrottle(t *testing.T) {
 	over := func(r *completion.Report) (record, grants int) {
 		for _, l := range r.Limits {
@@ -102,7 +102,7 @@ func TestChecksFailWithoutTheThrottle(t *testing.T) {
 }
 
 // The longer the windows are beside the margin and the time of an answer, the more of them is
-// used. A real provider's are a minute. Which job comes first within an instant differs between
+// used. The windows of a real provider are a minute long. Which job comes first within an instant differs between
 // runs of one seed, and so does the share that is used: typical are 0.952 to 0.958 and, with an
 // incident, 0.906 to 0.943 of 20 s, 0.966 and 0.938 of a minute. The bounds leave room below.
 func TestLongerWindowsAreUsedMore(t *testing.T) {
@@ -137,8 +137,8 @@ func TestLongerWindowsAreUsedMore(t *testing.T) {
 	}
 }
 
-// A customer whose budget is used up keeps nobody else waiting: its batch waits for
-// tomorrow, and who waits for an answer is told so.
+// A customer whose budget is used up keeps no other customer waiting: its batch waits for
+// tomorrow, and its interactive prompts end with that reason.
 func TestBudgetIsUsedUp(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-customers", "2", "-incident", "1", "-budget", strconv.Itoa(200*jobs))...)
@@ -174,7 +174,7 @@ func TestSecondRunGoesOn(t *testing.T) {
 	})
 }
 
-// What else a provider may answer, the first time that it is asked.
+// A provider's first answer may also be an error, or broken: the run ends well all the same.
 func TestOtherAnswers(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -208,7 +208,7 @@ func TestOtherAnswers(t *testing.T) {
 					w.t.Errorf("asked %d times: %v\n%s", asked.Load(), err, text(r))
 				}
 				if row.givenUp > 0 && !strings.Contains(text(r), "too long for me") {
-					w.t.Errorf("it is not said why:\n%s", text(r))
+					w.t.Errorf("the report does not say why:\n%s", text(r))
 				}
 			})
 		})

@@ -42,21 +42,20 @@ var windows = longtest.Of(6, 8)
 // time for fewer.
 var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[longtest.Watched]
 
-// quotas let no tenant start more than its share, so that the limit of each tenant and the limit
-// of all are full at the same time.
+// quotas have a limit for each tenant that is its part of the global limit, so that both are full at
+// the same time.
 var quotas = []throttle.Scope{
 	{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, window)}},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.Per(units/tenants, window)}},
 }
 
-// counted are scopes whose windows let all charges of an hour be counted.
+// counted has the scopes of quotas, and a window of an hour in which Count finds all charges.
 var counted = []throttle.Scope{
 	{Name: throttle.Global, Limits: append([]throttle.Limit{{Units: 1_000_000, Window: time.Hour}}, quotas[0].Limits...)},
 	quotas[1],
 }
 
-// reach is how a worker process reaches its servers: each call returns a client of its
-// own.
+// reach is how a worker process reaches its servers: each call returns a new client.
 type reach struct{ decide, work func() redis.UniversalClient }
 
 // drain is jobs of several tenants that worker processes run under limits.
@@ -98,8 +97,8 @@ func newDrain(t *testing.T, name string, scopes []throttle.Scope, r reach, direc
 	return d
 }
 
-// begin starts worker processes, when it is this drain's turn, and enqueues the jobs: the jobs of the first window over
-// a window's time, so that from then on jobs start evenly, the others at once.
+// begin waits for this drain's turn, starts worker processes, and enqueues the jobs. It spreads the jobs of the first
+// window over a window, so that jobs start evenly from then on, and enqueues the others at once.
 func (d *drain) begin(processes int) {
 	d.t.Helper()
 	turns <- struct{}{}
@@ -116,7 +115,7 @@ func (d *drain) begin(processes int) {
 	d.enqueue((windows - 1) * int(units))
 }
 
-// enqueue enqueues more jobs, of all tenants in turn.
+// enqueue enqueues more jobs, one of each tenant in turn.
 func (d *drain) enqueue(jobs int) {
 	d.t.Helper()
 	client := asynq.NewClientFromRedisClient(d.queue)
@@ -213,9 +212,9 @@ func (d *drain) last(length time.Duration) {
 	}
 }
 
-// lose strikes with a loss of data when there is much data to lose, or the most that a busy
-// machine gets. Jobs that arrive at that moment find all limits unused: without them the booked
-// jobs come one by one, each at its slot.
+// lose strikes with a loss of data when a window is nearly full, or, on a busy machine, when many
+// jobs have started. It enqueues jobs that find all limits unused: without them the booked jobs come
+// one by one, each at its slot.
 func (d *drain) lose(data func()) fault {
 	d.t.Helper()
 	d.amid()
@@ -247,7 +246,7 @@ func (d *drain) strike(begin func(), length time.Duration, end func()) fault {
 // allowance is what a case may do beyond the promise.
 type allowance struct {
 	loses  bool          // acknowledged data is lost for sure
-	lost   int           // lost units, if the case has counted them itself
+	lost   int           // how many units are lost, if the case has counted them itself
 	within time.Duration // how soon after the fault the next job starts; 0 is a second
 	again  int           // jobs that run twice, since their worker or its writes were lost
 	// recoverer: asynq lost track of tasks, and its recoverer brings them back
@@ -382,8 +381,8 @@ func charged(starts []start, at time.Time) (n int) {
 	return n
 }
 
-// recovered checks that Redis decides again after the end of the fault, in full runs within a
-// second, and that jobs start again.
+// recovered checks that Redis decides again after the end of the fault, within a second in runs with
+// LONG=1, and that jobs start again.
 func (d *drain) recovered(f fault, starts []start, may allowance, row *reliability.Row) {
 	d.t.Helper()
 	since := func(what string, at time.Time, within time.Duration) time.Duration {
@@ -445,7 +444,7 @@ func (d *drain) left(may allowance, lost int) {
 	}
 }
 
-// booked returns how many units of the limit of all are promised.
+// booked returns how many units of the global limit are booked.
 func (d *drain) booked(ctx context.Context, th *throttle.Throttle) int64 {
 	d.t.Helper()
 	usage, err := inspect.New(th).Usage(ctx, throttle.Global, "")
