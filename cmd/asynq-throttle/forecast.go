@@ -71,7 +71,7 @@ func (p *program) forecast() *cobra.Command {
 	flags.StringArrayVar(&keys, "key", nil, "SCOPE=KEY, for each scope that concerns them")
 	flags.StringArrayVar(&costs, "cost", nil, "SCOPE=UNITS, where it differs from the weight")
 	flags.IntVar(&priority, "priority", 0, "0, the highest, to "+strconv.Itoa(throttle.LowestPriority))
-	flags.BoolVar(&exact, "exact", false, "play the line through also where it is long, which takes seconds")
+	flags.BoolVar(&exact, "exact", false, "simulate the line even if it is long, which takes seconds")
 	return cmd
 }
 
@@ -152,8 +152,8 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 	return f, err
 }
 
-// runsUnknown reports whether a running limit of a job is in force and it is not known how long jobs run: a forecast
-// takes its places to be free whenever they are wanted.
+// runsUnknown reports whether a running limit of a job is in force and it is not known how long jobs run: then a
+// forecast assumes that a place is always free.
 func runsUnknown(ctx context.Context, th *inspect.Inspector, job throttle.Job) (bool, error) {
 	for scope, key := range scopeKeysOf(ctx, th, job) {
 		u, err := th.Usage(ctx, scope, key)
@@ -169,7 +169,7 @@ func runsUnknown(ctx context.Context, th *inspect.Inspector, job throttle.Job) (
 }
 
 // guess estimates from Peek's answer about the first job, and from how long the limits take to let
-// the others start. Under a limit of 0, or a ramp that is held before it begins, none ever starts, unless what is set
+// the others start. Under a limit of 0, or a ramp that is held before it begins, no job ever starts, unless the setting
 // ends by itself.
 func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
 	first, err := th.Peek(ctx, job)

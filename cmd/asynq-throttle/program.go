@@ -149,7 +149,7 @@ func version() string {
 	return "unknown"
 }
 
-// all returns the commands below a command.
+// all returns a command and all commands below it.
 func all(root *cobra.Command) []*cobra.Command {
 	commands := []*cobra.Command{root}
 	for _, cmd := range root.Commands() {
@@ -267,8 +267,8 @@ func (p *program) differing(ctx context.Context, th *inspect.Inspector) error {
 	alive, differing := view.Differing(processes)
 	if differing > 0 {
 		fmt.Fprintf(p.errs,
-			"warning: %d of %d processes are configured differently from what is shown, that of the newest: %s; "+
-				"asynq-throttle check %s says in what\n",
+			"warning: %d of %d processes are configured differently from the newest, which is shown: %s; "+
+				"asynq-throttle check %s says how they differ\n",
 			differing, alive, processes[0], th.Name())
 	}
 	return nil

@@ -137,7 +137,7 @@ func add(rows map[string]*Row, by By, l inspect.Lane) {
 	r.Jobs += l.Jobs
 }
 
-// older sorts rows by how long they have waited, with claims last.
+// older sorts rows by how long they have waited, the rows of unknown times last.
 func older(a, b Row) int {
 	if a.Since.IsZero() != b.Since.IsZero() {
 		return b.Since.Compare(a.Since)
@@ -203,7 +203,8 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 	return text, until
 }
 
-// termText says for what limits are set at run time and until when, after a comma; empty where they are configured.
+// termText says, after a comma, whether limits are set for the key or for the scope, and until when. It is empty for
+// configured limits.
 func termText(u inspect.Usage) string {
 	if set := SetText(u.SetFor, u.Ends, Clock); set != "" {
 		return ", " + set

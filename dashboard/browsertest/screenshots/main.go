@@ -1,9 +1,9 @@
 // Screenshots writes the pictures of the dashboard: it runs the emailer, looks at its pages
-// in a browser, and writes what that shows.
+// in a browser, and writes what the browser shows.
 //
 //	go run ./screenshots ../../docs
 //
-// It wants chromium, and redis-server.
+// It needs chromium and redis-server.
 package main
 
 import (
