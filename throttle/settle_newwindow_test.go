@@ -11,17 +11,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestRefundGivesBackOnlyWhatAWindowCounted: jobs start while the window is unlimited, or is not
-// there, then as many as its limit has; the first are refunded in the same sub-window. The window
-// has counted none of them, so it has no more room than before. The first may also be granted a
-// start that is after the window has begun to count.
+// TestRefundGivesBackOnlyWhatAWindowCounted: a job starts while the window is unlimited or absent. Then
+// jobs start that fill the window's new limit, and the first job is refunded in the same sub-window. The
+// window has not counted it, so it has no more room than before. In one case the granted start of the
+// first job is after the window has begun to count.
 func TestRefundGivesBackOnlyWhatAWindowCounted(t *testing.T) {
 	t.Parallel()
 	day := throttle.PerDay(1000)
 	unlimited := []throttle.Limit{{Units: throttle.Unlimited, Window: day.Window}}
 	for name, row := range map[string]struct {
 		before []throttle.Limit // of the tenant
-		wait   time.Duration    // of the first
+		wait   time.Duration    // the MaxWait of the first job
 	}{
 		"unlimited":         {before: unlimited},
 		"not there":         {before: []throttle.Limit{throttle.PerSecond(1 << 40)}},

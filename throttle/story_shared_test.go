@@ -72,7 +72,7 @@ func TestOneThrottleOfManyGoroutines(t *testing.T) {
 	})
 }
 
-// meddle changes what is set, each time something else.
+// meddle changes settings of run time, in each call another one.
 func meddle(t *testing.T, th *throttle.Throttle, i int64) {
 	t.Helper()
 	var err error

@@ -21,10 +21,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/idle"
 )
 
-// What a bubble does less often than the program, to spend its days in seconds.
-const bubbleExpires = 5 * time.Second // keys are looked through
+// bubbleExpires is how often miniredis removes expired keys. A bubble does this less often than the program, and so
+// plays days in seconds.
+const bubbleExpires = 5 * time.Second
 
-// Tasks are woken maxWait before their slots: asynq sees them before.
+// bubbleLooks lets asynq look for tasks less often, too. Tasks are woken maxWait before their slots, and asynq looks
+// twice in that time.
 var bubbleLooks = asynq.Config{TaskCheckInterval: maxWait / 2, DelayedTaskCheckInterval: time.Minute}
 
 // inBubble runs the program in virtual time, from an instant on until the campaign ends: with asynq, a miniredis and
@@ -94,8 +96,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// carry carries what comes out of one pipe into another. A pipe has no room for words that nobody reads, such as those
-// by which the server ends a connection at night.
+// carry copies the output of one pipe into another. A pipe has no buffer: without carry, a write would wait for a
+// reader, such as the last reply with which the server ends a connection at night.
 func carry(from, into net.Conn) {
 	_, _ = io.Copy(into, from) // ends when either is closed
 	_, _ = from.Close(), into.Close()
