@@ -150,7 +150,7 @@ func TestSpansOfReasons(t *testing.T) {
 				"throttle.limit": "1/1m"}},
 		"too late and dropped": {opts: []asynq.Option{worker.ExpiresIn(5 * time.Second)}, expired: worker.Drop, span: wait,
 			fails: true, want: map[string]string{"throttle.outcome": "too_late"}},
-		"too late and handed to a function": {opts: []asynq.Option{worker.ExpiresIn(5 * time.Second)}, span: wait, fails: true,
+		"too late and handed over": {opts: []asynq.Option{worker.ExpiresIn(5 * time.Second)}, span: wait, fails: true,
 			expired: func(context.Context, *asynq.Task, *throttle.DeadlineError) error { return nil },
 			want:    map[string]string{"throttle.outcome": "too_late"}},
 		"invalid": {headers: map[string]string{"weight": "-1"}, span: wait, fails: true,
