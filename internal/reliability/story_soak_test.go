@@ -157,7 +157,7 @@ func newSoak(t *testing.T) *soak {
 		random: rand.New(rand.NewPCG(1, 1)), killed: map[string]time.Time{}, done: map[string]int{},
 		inspectors: map[string]*inspect.Inspector{}}
 	s.proxy = redistest.NewProxy(t, s.server.Addr)
-	s.direct, s.behind = s.server.Client(t), s.queue.Client(t)
+	s.direct, s.behind = clientOf(t, soakOptions(s.server.Addr)), clientOf(t, soakOptions(s.queue.Addr))
 	s.settings = soakSettings{Name: redistest.Name(t), Decide: s.proxy.Addr, Work: s.queue.Addr, Begins: time.Now(),
 		Length: length, Notes: filepath.Join(folder, "child")}
 	s.loads = append(s.settings.workloads(), clocked(s.settings.Name+"-clocked"))
@@ -242,7 +242,7 @@ func (s *soak) lasting(d time.Duration) time.Duration { return min(d, s.length/2
 // enqueue enqueues the tasks of a workload, in bursts.
 func (s *soak) enqueue(ctx context.Context, w workload) {
 	client := asynq.NewClientFromRedisClient(s.behind)
-	decide := redis.NewClient(&redis.Options{Addr: s.proxy.Addr})
+	decide := redis.NewClient(soakOptions(s.proxy.Addr))
 	defer decide.Close()
 	if strings.HasSuffix(w.name, "-clocked") {
 		decide.AddHook(s.clock)

@@ -199,11 +199,17 @@ type soakWorker struct {
 	work   *redis.Client
 }
 
+// soakOptions returns the options of a client. A pool keeps the connections that a fault made it open for half an hour.
+// With small buffers the heap shows what is kept, and not how many connections there are.
+func soakOptions(addr string) *redis.Options {
+	return &redis.Options{Addr: addr, ReadBufferSize: 2 << 10, WriteBufferSize: 2 << 10}
+}
+
 // startSoakWorker starts a worker. The Redis at the address decide has its throttle, the one at work has its tasks. The
 // clock, if it is not nil, gives the scripts their time.
 func startSoakWorker(w workload, decide, work string, clock *steppedClock, notes *notebook) (*soakWorker, error) {
-	s := &soakWorker{workload: w, notes: notes, decide: redis.NewClient(&redis.Options{Addr: decide}),
-		work: redis.NewClient(&redis.Options{Addr: work})}
+	s := &soakWorker{workload: w, notes: notes, decide: redis.NewClient(soakOptions(decide)),
+		work: redis.NewClient(soakOptions(work))}
 	if clock != nil {
 		s.decide.AddHook(clock)
 	}
