@@ -364,7 +364,7 @@ func (c *check) processes(ctx context.Context) {
 			continue
 		}
 		c.find(warning, "processes", fmt.Sprintf("%s is configured differently: here %s", p, strings.Join(what, "; ")),
-			"give all processes of the throttle the same configuration; during a deployment this passes")
+			"give all processes of the throttle the same configuration; during a rollout this passes")
 		if len(c.findings) >= mostProcesses {
 			return
 		}
