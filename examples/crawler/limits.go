@@ -19,9 +19,9 @@ const (
 // address at once: several hosts may be one machine.
 const scopeConnections = crawl.ScopeConnections
 
-// A scope of the throttle has one unit. Hosts, and all hosts together, are limited in
-// requests and in kilobytes, so each has two scopes. These names are the scope for the
-// kilobytes of a host, and the scope for all requests, whose only key is its name.
+// A scope of the throttle has one unit. Hosts, and all hosts together, have limits in requests and in kilobytes, so
+// each has two scopes. These names are the scope for the kilobytes of a host, and the scope for all requests, whose
+// only key is its name.
 const (
 	scopeHostKilobytes = "host-kb"
 	scopeAllRequests   = "requests"
@@ -66,7 +66,7 @@ func throttleScopes(requests, kilobytes []throttle.Scope, atOnce throttle.Limit)
 	return scopes
 }
 
-// kilobyteScope is the throttle's scope that counts the kilobytes of a scope.
+// kilobyteScope returns the name of the throttle's scope that counts the kilobytes of a scope.
 func kilobyteScope(name string) string {
 	if name == scopeHost {
 		return scopeHostKilobytes

@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Bounds of what the command line asks for.
+// Bounds of the values on the command line.
 const (
 	minMaxKB = 500     // a crawler must read this much of a robots.txt
 	maxMaxKB = 1 << 20 // kilobytes
@@ -25,13 +25,13 @@ type options struct {
 	seeds     string           // CSV file; empty for the bundled web
 	requests  []throttle.Scope // limits in requests
 	kilobytes []throttle.Scope // limits in kilobytes
-	agent     string           // User-Agent
-	depth     int              // links from a start page
-	hostPages int              // pages of one host
-	perHost   int64            // requests under way to one address
+	agent     string           // the User-Agent header
+	depth     int              // how many links from a start page are followed
+	hostPages int              // the most pages of one host
+	perHost   int64            // the most requests under way to one address
 	cooldown  float64          // an address rests for this multiple of the time its last page took
-	maxKB     int64            // kilobytes of one page
-	timeout   time.Duration    // of one request
+	maxKB     int64            // the most kilobytes of one page
+	timeout   time.Duration    // the time limit of one request
 }
 
 // bundled reports whether the web inside the process is crawled.
@@ -105,7 +105,7 @@ func (o *options) setLimits(requests, kilobytes string) (err error) {
 	return nil
 }
 
-// holds refuses limits under which a page of so many kilobytes may never start.
+// holds refuses limits under which a page of kb kilobytes may never start.
 func holds(scopes []throttle.Scope, kb int64) error {
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {

@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// may reports whether the host's robots.txt allows a page. It ends a page that is
-// forbidden, and no page while the robots.txt is not known or too old.
+// may reports whether the host's robots.txt allows a page. It ends a forbidden page. While the robots.txt is not known
+// or is too old, it ends no page.
 func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, error) {
 	if p.Robots {
 		return true, nil
@@ -37,8 +37,8 @@ func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) er
 	return inspect.New(c.throttle).SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
 }
 
-// withDelay returns the limits of a host that asks for a delay between two requests: one
-// request in any such time, besides the limits of every host.
+// withDelay returns the limits of a host that asks for a delay between two requests: one request in each delay, besides
+// the limits of every host.
 func withDelay(limits []throttle.Limit, delay time.Duration) []throttle.Limit {
 	all := []throttle.Limit{throttle.Per(1, delay)}
 	for _, limit := range limits {

@@ -10,7 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// slowNeighbours are three hosts on one address, each of which takes its time.
+// slowNeighbours returns three hosts on one address, each of which takes the given time to answer.
 func slowNeighbours(takes time.Duration) []site.Site {
 	pages := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(takes)
@@ -23,7 +23,7 @@ func slowNeighbours(takes time.Duration) []site.Site {
 	return sites
 }
 
-// Hosts on one address are never asked at once by more than may be, by their own log.
+// By the servers' log, hosts on one address never get more requests at once than the limit allows.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]int64{"1": 1, "2": 2} {
@@ -40,7 +40,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
-// An address is left alone for longer, the longer it takes.
+// The longer an address takes to answer, the longer it is left alone.
 func TestCooldownOfAnAddress(t *testing.T) {
 	t.Parallel()
 	c := crawlSites(t, slowNeighbours(20 * time.Millisecond)[:1], []string{"-cooldown", "10", "-host-pages", "3"})

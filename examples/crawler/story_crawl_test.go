@@ -24,7 +24,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// crawled is what a crawl of some sites did.
+// crawled is the result of a crawl of some sites.
 type crawled struct {
 	crawl.Summary
 	of    crawl.Result
@@ -137,7 +137,7 @@ func (c crawled) asked(url string) int {
 	return n
 }
 
-// links is a site whose start page links to others.
+// links returns a site whose start page links to others.
 func links(host string, last byte, robots string, to ...string) site.Site {
 	return site.Site{Host: host, Addr: site.Loopback(last),
 		Handler: site.Ruled(robots, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +149,7 @@ func links(host string, last byte, robots string, to ...string) site.Site {
 		}))}
 }
 
-// redirects is a site that redirects some paths.
+// redirects returns a site that redirects some paths.
 func redirects(host string, last byte, to map[string]string) site.Site {
 	return site.Site{Host: host, Addr: site.Loopback(last),
 		Handler: site.Without(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

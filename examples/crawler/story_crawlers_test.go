@@ -17,9 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// What a host asks of one crawler holds for all. Two that work on one crawl never
-// request a host at the same time; two with a crawl each have nothing but the
-// throttle in common.
+// A host's requests to one crawler bind all crawlers. Two crawlers that work on one crawl never request a host at the
+// same time; two that have a crawl each share nothing but the throttle.
 func TestAllCrawlersHeedAHost(t *testing.T) {
 	t.Parallel()
 	t.Run("one crawl", func(t *testing.T) {
@@ -50,8 +49,8 @@ func TestAllCrawlersHeedAHost(t *testing.T) {
 	})
 }
 
-// apart is the time between two requests to a host of crawlTwice: enough for "later" to
-// be in Redis before the next one.
+// apart is the time between two requests to a host of crawlTwice. It is enough for "later" to be in Redis before the
+// next request.
 const apart = 500 * time.Millisecond
 
 // crawlTwice lets two crawlers, each with a client of its own, request the same three
@@ -102,8 +101,8 @@ func crawlTwice(t *testing.T, queues ...string) ([]site.Access, []crawled) {
 	return web.Log.All(), did
 }
 
-// heardLater is a log whose answers came so much later: "later" is not in Redis before
-// its answer has been read, which takes a busy machine its time.
+// heardLater returns a log with each answer moved later by a time: "later" is in Redis only when the crawler has read
+// the answer, which takes a busy machine some time.
 func heardLater(accesses []site.Access, by time.Duration) []site.Access {
 	accesses = slices.Clone(accesses)
 	for i := range accesses {
@@ -112,8 +111,8 @@ func heardLater(accesses []site.Access, by time.Duration) []site.Access {
 	return accesses
 }
 
-// expectHeeded holds the servers' log, and what several crawlers were granted, against
-// what the hosts of crawlTwice ask for.
+// expectHeeded compares the servers' log, and the grants of several crawlers, with what the hosts of crawlTwice ask
+// for.
 func expectHeeded(t *testing.T, accesses []site.Access, did []crawled) {
 	t.Helper()
 	both := crawl.Result{Requests: did[0].of.Requests, Accesses: accesses}
@@ -139,7 +138,7 @@ func expectHeeded(t *testing.T, accesses []site.Access, did []crawled) {
 		}
 		slow := slices.DeleteFunc(crawl.InOrder(seen.events),
 			func(e crawl.Event) bool { return e.Of.Key(scopeHost) != "slow.example" })
-		// The delay holds from the first robots.txt on, also for another crawler's.
+		// The delay applies from the first robots.txt on, also if another crawler requested it.
 		limit := []throttle.Scope{{Name: scopeHost, Limits: []throttle.Limit{throttle.PerSecond(1)},
 			Margin: margin}}
 		delayed := crawl.CheckLimits(slow[1:], limit, seen.shorter)[0]

@@ -29,8 +29,8 @@ func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s c
 	return status, s, log.String()
 }
 
-// The whole bundled web: what each host is there for has happened, and nothing was
-// requested that should not be.
+// A crawl of the whole bundled web: each host has shown the case that it exists for, and no forbidden page was
+// requested.
 func TestRunCrawlsTheBundledWeb(t *testing.T) {
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "run.svg")
@@ -127,8 +127,7 @@ func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
 	}
 }
 
-// The second run, on the same Redis, goes on with what the first one left, and
-// requests nothing twice.
+// The second run, on the same Redis, continues with the pages that the first one left, and requests nothing twice.
 func TestSecondRunGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) string{
@@ -150,7 +149,7 @@ func TestSecondRunGoesOn(t *testing.T) {
 	}
 }
 
-// expectLeft holds a run that was interrupted against what it says.
+// expectLeft compares an interrupted run's summary with its log.
 func expectLeft(t *testing.T, first crawl.Summary, log string) {
 	t.Helper()
 	if !first.Interrupted || first.Left == 0 || first.Pages == 0 || first.Lost != 0 ||
@@ -159,8 +158,8 @@ func expectLeft(t *testing.T, first crawl.Summary, log string) {
 	}
 }
 
-// expectWentOn holds the run after it against it. Both have a web of their own: what
-// was sent once more is in the sum of their records.
+// expectWentOn compares the second run with the first. Each has a web of its own, so a page that was sent again is in
+// the sum of their records.
 func expectWentOn(t *testing.T, first crawl.Summary, status int, second crawl.Summary, log string) {
 	t.Helper()
 	if status != rig.ExitOK || second.Elsewhere != first.Pages || second.Pages <= first.Pages ||

@@ -30,8 +30,8 @@ const headerWeight = "weight"
 // run does not send the mail again. The retention is longer than a campaign takes.
 const retention = 7 * 24 * time.Hour
 
-// task is the asynq task that stands for a mail. Its id is the same in each run of a
-// campaign: asynq takes an id only once.
+// task returns the asynq task that stands for a mail. Its ID is the same in each run of a campaign: asynq takes an ID
+// only once.
 func (e *emailer) task(m *campaign.Mail, arrived time.Time) *asynq.Task {
 	return worker.NewTask(taskType, []byte(m.ID), map[string]string{
 		headerWeight:           strconv.FormatInt(m.Units(), 10),
@@ -60,7 +60,7 @@ func job(recipients int64, tenant, domain string) throttle.Job {
 	}
 }
 
-// foresee says when the last of some mails would start, before they are enqueued.
+// foresee prints when the last of the mails would start, before they are enqueued.
 func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	mails = e.ledger.Fresh(mails)
 	if !e.plan || len(mails) == 0 {

@@ -71,7 +71,7 @@ type emailer struct {
 	server   *asynq.Server
 	mailer   *smtp.Mailer
 	ledger   *delivery.Ledger // what became of the mails
-	looks    asynq.Config     // how often asynq looks for tasks; zero is as often as the shaper has it look
+	looks    asynq.Config     // how often asynq looks for tasks; zero for the shaper's intervals
 }
 
 // newEmailer opens what a run needs, and wires it. Nothing is sent until run.
@@ -93,7 +93,7 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	return e, p.CheckRedis(ctx, e.throttle)
 }
 
-// wire makes the throttle, and what of asynq it shapes.
+// wire makes the throttle, and the parts of asynq that it shapes.
 func (e *emailer) wire(ctx context.Context) error {
 	p := e.Program
 	if p.Queue == "" {

@@ -15,10 +15,10 @@ const maxConnections = 1000
 type options struct {
 	campaignFile string           // CSV; empty for the bundled one
 	scopes       []throttle.Scope // from -limits
-	connections  int64            // to one domain at once
+	connections  int64            // the most connections to one domain at once
 	plan         bool             // mails are planned when they are enqueued
 	raise        campaign.Raise
-	smtp         string // host:port; empty for the one inside
+	smtp         string // host:port; empty for the server inside the process
 	metrics      string // host:port to serve metrics at; empty for none
 }
 

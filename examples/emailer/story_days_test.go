@@ -28,12 +28,14 @@ const drawn = "Monday to Wednesday"
 // heaviest is how many recipients a mail has at most.
 const heaviest = 2
 
-// window is that of the global limit, perWindow: in what order mails come decides whether one is left for the next.
+// window is the length of the global limit, perWindow. The order of the mails decides whether a window has a unit left
+// over.
 const window = 5 * time.Minute
 
 var perWindow = throttle.Per(6, window)
 
-// days is a campaign over several days: when it begins in Paris, the hours, the units of each tenant and their quota.
+// days is a campaign over several days: its beginning in Paris, the opening hours, the units of each tenant, and each
+// tenant's daily quota.
 type days struct {
 	name, from, hours string
 	units             map[string]int
@@ -55,7 +57,7 @@ func (d days) run(t *testing.T, before func(e *emailer)) *delivery.Report {
 	return inBubble(t, parisAt(t, d.from), d.campaign(t), flags, before)
 }
 
-// campaign is the mails, all of which arrive at once.
+// campaign returns the mails, all of which arrive at once.
 func (d days) campaign(t *testing.T) *campaign.Campaign {
 	t.Helper()
 	var text strings.Builder
@@ -80,7 +82,7 @@ func (d days) campaign(t *testing.T) *campaign.Campaign {
 	return c
 }
 
-// parisAt is an instant by the clock of Paris.
+// parisAt returns an instant by the clock of Paris.
 func parisAt(t *testing.T, text string) time.Time {
 	t.Helper()
 	zone, err := time.LoadLocation("Europe/Paris")
@@ -94,7 +96,7 @@ func parisAt(t *testing.T, text string) time.Time {
 	return at
 }
 
-// text is a report as a person reads it.
+// text returns a report as a person reads it.
 func text(r *delivery.Report) string {
 	var text bytes.Buffer
 	r.Write(&text)
@@ -128,7 +130,7 @@ func TestCampaignOfDays(t *testing.T) {
 	}
 }
 
-// expectKept holds a report against what the campaign must not break, and against its forecast.
+// expectKept checks in a report that the campaign kept its limits, and compares it with its forecast.
 func (d days) expectKept(t *testing.T, r *delivery.Report) {
 	t.Helper()
 	expectAllWell(t, r)
@@ -150,7 +152,7 @@ func (d days) expectKept(t *testing.T, r *delivery.Report) {
 	}
 }
 
-// expectAllWell holds a report against what no campaign of days must break, and against its forecast.
+// expectAllWell checks in a report what every campaign of days must keep, and compares it with its forecast.
 func expectAllWell(t *testing.T, r *delivery.Report) {
 	t.Helper()
 	if !r.OK || r.GrantToReceipt.Slow() || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil ||

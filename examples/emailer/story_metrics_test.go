@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 )
 
-// expected are lines of the metrics that are there at some time of a run.
+// expected are lines of the metrics that appear at some time during a run.
 var expected = []string{
 	`(?m)^throttle_decisions_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
 	`(?m)^throttle_units_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
@@ -26,8 +26,8 @@ var expected = []string{
 	`(?m)^go_goroutines [1-9]`,
 }
 
-// getUntil gets a page until it has had each of the lines, or the run is over. It returns the
-// lines that the page has not had.
+// getUntil gets a page until each of the lines has appeared on it, or the run is over. It returns the lines that never
+// appeared.
 func getUntil(ctx context.Context, address string, lines ...string) []string {
 	missing := slices.Clone(lines)
 	for len(missing) > 0 {

@@ -9,8 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// TestRunChecksRedis: nothing begins on a server that cannot decide; what else there is
-// to say of it is said.
+// TestRunChecksRedis: nothing begins on a server that cannot decide; other findings about the server are only printed.
 func TestRunChecksRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--replicaof", "127.0.0.1", "1", "--maxmemory-policy", "allkeys-lru")

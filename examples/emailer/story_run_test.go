@@ -107,7 +107,7 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 	}
 }
 
-// Without a plan each mail that has to wait is put back once; with one hardly any.
+// Without a plan, each mail that has to wait is put back once; with a plan, hardly any mail is.
 func TestRunWithoutPlan(t *testing.T) {
 	t.Parallel()
 	args := []string{"-campaign", writeCampaign(t, 60), "-limits", "global=10/500ms"}
@@ -125,7 +125,7 @@ func TestRunWithoutPlan(t *testing.T) {
 	}
 }
 
-// inFull fails the test where tests run in full, and elsewhere logs what a slow machine may miss.
+// inFull fails the test if tests run in full. By default it only logs, because a slow machine may miss the figure.
 func inFull(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if longtest.Full() {
@@ -135,8 +135,7 @@ func inFull(t *testing.T, format string, args ...any) {
 	}
 }
 
-// A domain that asks to wait is left alone by all; the others' mails go on, and no
-// retry is spent.
+// All workers leave a domain alone that asks to wait; mails to other domains go on, and no retry is spent.
 func TestRunLeavesABusyDomainAlone(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -222,8 +221,7 @@ func TestRunPrintsTheReportWithoutJSON(t *testing.T) {
 	}
 }
 
-// A tenant that comes when another's mails stand in line does not wait for all of
-// them.
+// A tenant that arrives while another tenant's mails stand in line does not wait for all of them.
 func TestRunIsFairToTheLate(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -251,8 +249,7 @@ func TestRunIsFairToTheLate(t *testing.T) {
 	}
 }
 
-// A mail heavier than its limit can never start: it is given up, and that is
-// not well.
+// A mail heavier than its limit can never start: it is given up, and the run does not count as well.
 func TestRunGivesUpWhatNeverFits(t *testing.T) {
 	t.Parallel()
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 6), "-limits", "domain=2/200ms")
@@ -309,8 +306,8 @@ func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
 	}
 }
 
-// The second run, on the same Redis, goes on with what the first one left. The
-// SMTP server outlives both, so that its record shows every mail once.
+// The second run, on the same Redis, continues with the mails that the first one left. The SMTP server outlives both,
+// so that its record shows every mail once.
 func TestSecondRunGoesOn(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.NewMiniRedis()

@@ -28,13 +28,14 @@ func (d days) warmUp(t *testing.T, before func(e *emailer)) *delivery.Report {
 	return r
 }
 
-// step is what a report has of one step of the warm-up, by the SMTP server's record.
+// step is one step of the warm-up in a report, by the SMTP server's record.
 type step struct {
 	limit, day string
 	units      int64
 }
 
-// stepsOf returns the steps that a report has, each with its fullest day. The grants must say the same.
+// stepsOf returns the steps of a report, each with its fullest day. It fails the test if the grants differ from the
+// record.
 func stepsOf(t *testing.T, r *delivery.Report) []step {
 	t.Helper()
 	var steps []step

@@ -41,7 +41,7 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	return err
 }
 
-// request is what the provider is asked. The answer to a person is streamed.
+// request returns the request for a prompt. The answer to a person's prompt is streamed.
 func (a *assistant) request(p *prompt.Prompt) chat.Request {
 	return chat.Request{
 		Model: a.model, Messages: messages(p), MaxTokens: p.MaxTokens, User: p.Customer,
@@ -49,7 +49,7 @@ func (a *assistant) request(p *prompt.Prompt) chat.Request {
 	}
 }
 
-// messages are what is said to the model.
+// messages returns the messages that the model gets.
 func messages(p *prompt.Prompt) []chat.Message {
 	return []chat.Message{{Role: "system", Content: "You help the staff of a shop."}, {Role: "user", Content: p.Text}}
 }
@@ -83,8 +83,7 @@ func (a *assistant) report(ctx context.Context, answer *chat.Answer) error {
 	return nil
 }
 
-// refusal is the error of an answer without a completion. A request that is wrong is not
-// tried again.
+// refusal returns the error for an answer without a completion. A wrong request is not tried again.
 func refusal(answer *chat.Answer) error {
 	err := fmt.Errorf("llm: the provider answered %d: %s", answer.Status, answer.Reason)
 	switch answer.Status {
@@ -94,7 +93,7 @@ func refusal(answer *chat.Answer) error {
 	return err
 }
 
-// settle corrects the charge to the use that the provider names. Without one the charge stays.
+// settle corrects the charge to the usage that the provider reports. Without a usage the charge stays.
 func (a *assistant) settle(ctx context.Context, p *prompt.Prompt, used *chat.Usage) {
 	if used == nil {
 		return

@@ -11,9 +11,9 @@ import (
 // The scopes that count a job. A scope has one unit: a model that is limited in requests and
 // in tokens has two scopes, with the same key.
 const (
-	scopeRequests = completion.ScopeRequests // "requests", of a model
-	scopeTokens   = completion.ScopeTokens   // "tokens", of a model
-	scopeBudget   = completion.ScopeBudget   // "budget", tokens of a customer in a day
+	scopeRequests = completion.ScopeRequests // "requests": requests to a model
+	scopeTokens   = completion.ScopeTokens   // "tokens": tokens of a model
+	scopeBudget   = completion.ScopeBudget   // "budget": tokens of a customer in a day
 )
 
 // margin is how long a request may take from its grant to the provider. The throttle counts a
@@ -24,8 +24,7 @@ const margin = 200 * time.Millisecond
 // floor is the part of a model's limits that stays, whatever the provider says.
 const floor = 0.1
 
-// scopes are the throttle's. For a model with 500 requests and 200,000 tokens a minute they
-// would be, in Go,
+// scopes returns the throttle's scopes. For a model with 500 requests and 200,000 tokens a minute they would be, in Go,
 //
 //	quarter := time.Minute / 4
 //	[]throttle.Scope{
@@ -51,11 +50,11 @@ func (o *options) paced(units int64) []throttle.Limit {
 		throttle.Per(most(units), (o.window / 4).Truncate(time.Microsecond))}
 }
 
-// most is how many of a provider's units may start at once.
+// most returns how many of a provider's units may start at once.
 func most(units int64) int64 { return max(1, units/3) }
 
-// lookahead is how far ahead prompts are booked. Booked prompts start before a person's prompt
-// that arrives now, so with short windows it is less than the throttle's default of a second.
+// lookahead returns how far ahead prompts are booked. Booked prompts start before a person's prompt that arrives now,
+// so with short windows it is less than the throttle's default of a second.
 func (o *options) lookahead() time.Duration {
 	return min(time.Second, max(100*time.Millisecond, o.window/15))
 }

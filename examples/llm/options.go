@@ -43,15 +43,15 @@ const (
 // options are the flags of this example; package rig has the flags that all examples share.
 type options struct {
 	prompt.Work
-	baseURL  string // of a real provider; empty for the bundled one
-	key      string // of the real provider
+	baseURL  string // the URL of a real provider; empty for the bundled one
+	key      string // the key for the real provider
 	model    string
-	window   time.Duration // of the provider's limits
-	requests int64         // of the model, in any window
-	tokens   int64         // of the model, in any window
-	budget   int64         // tokens of a customer in a day
+	window   time.Duration // the length of the provider's windows
+	requests int64         // how many requests the model serves in any window
+	tokens   int64         // how many tokens the model serves in any window
+	budget   int64         // how many tokens a customer may use in a day
 	incident float64       // the part of its limits that the bundled provider serves during an incident
-	mode     throttle.Mode // of the throttle
+	mode     throttle.Mode // the mode of the throttle
 }
 
 // parseOptions reads the command line.
@@ -140,7 +140,7 @@ func (o *options) checkHeaviest() error {
 }
 
 // bundled describes the bundled provider. A provider with windows of a minute takes 0.4 s to
-// the first token and makes 50 tokens a second; with windows of a tenth of that, it is ten times as fast.
+// the first token and makes 50 tokens a second; with windows of a tenth of a minute, it is ten times as fast.
 func (o *options) bundled() provider.Options {
 	pace := float64(o.window) / float64(realWindow)
 	return provider.Options{

@@ -14,11 +14,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
-// jobs is how many prompts keep the provider of withWork busy all the time. A fifth is
-// enough to see by default what the whole run of the program shows.
+// jobs is how many prompts keep the provider of withWork busy all the time. By default a fifth of the program's prompts
+// is enough to show what its whole run shows.
 var jobs = longtest.Of(60, 300)
 
-// withWork returns the program's arguments for a run of that many prompts, with limits to suit.
+// withWork returns the program's arguments for a run of jobs prompts, with limits to suit.
 func withWork(args ...string) []string {
 	number := strconv.Itoa
 	return append([]string{"-jobs", number(jobs), "-requests", number(jobs / 5), "-tokens", number(100 * jobs),
@@ -37,8 +37,8 @@ func expectKept(t *testing.T, r *completion.Report, err error) {
 	}
 }
 
-// While the provider serves as much as it says, it refuses nothing: each job is charged what the
-// provider counts, before the provider counts it. And nearly all that is served is used.
+// While the provider serves its full limits, it refuses nothing: each job is charged what the provider counts, before
+// the provider counts it. And the run uses nearly everything that the provider serves.
 func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-incident", "1")...)
@@ -64,9 +64,9 @@ func TestIncident(t *testing.T) {
 	})
 }
 
-// The checks can fail. In the run in which they pass, a throttle in shadow delays nothing: then the
-// provider's refusals, its record and the grants show it. A throttle that is off counts nothing
-// either: then the budgets show it too.
+// The checks fail without the throttle, in a run that otherwise passes them. In shadow the throttle delays nothing: the
+// provider's refusals, its record and the grants show it. A throttle that is off does not count either: then the
+// budgets show it too.
 func TestChecksFailWithoutTheThrottle(t *testing.T) {
 	over := func(r *completion.Report) (record, grants int) {
 		for _, l := range r.Limits {
@@ -101,10 +101,10 @@ func TestChecksFailWithoutTheThrottle(t *testing.T) {
 	}
 }
 
-// The longer the windows are beside the margin and the time of an answer, the more of them is
-// used. The windows of a real provider are a minute long. Which job comes first within an instant differs between
-// runs of one seed, and so does the share that is used: typical are 0.952 to 0.958 and, with an
-// incident, 0.906 to 0.943 of 20 s, 0.966 and 0.938 of a minute. The bounds leave room below.
+// The longer a window is compared with the margin and the time of an answer, the more of it is used. The windows of a
+// real provider are a minute long. Which job comes first at one instant differs between runs of one seed, and so does
+// the used part: typical are 0.952 to 0.958 of windows of 20 s and 0.966 of a minute; with an incident, 0.906 to 0.943
+// of 20 s and 0.938 of a minute. The bounds are lower, to leave room.
 func TestLongerWindowsAreUsedMore(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -154,8 +154,7 @@ func TestBudgetIsUsedUp(t *testing.T) {
 	})
 }
 
-// A second run on the same Redis goes on with what the first one left, under the same
-// budgets.
+// A second run on the same Redis continues with the prompts that the first one left, under the same budgets.
 func TestSecondRunGoesOn(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)

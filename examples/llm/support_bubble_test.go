@@ -22,20 +22,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/idle"
 )
 
-// world is a Redis and a provider in a bubble of virtual time, where a run takes no longer
-// than its work, and is not disturbed by what else the machine does.
+// world is a Redis and a provider in a bubble of virtual time. There a run takes no longer than its work, and nothing
+// else on the machine disturbs it.
 type world struct {
 	t      *testing.T
 	redis  *miniredis.Miniredis
 	inside *provider.Provider
 	// answers stands before the provider; nil lets all requests through.
 	answers http.Handler
-	// elsewhere has the program take the provider for one that keeps no record for it.
+	// elsewhere makes the program treat the provider as one that keeps no record for it.
 	elsewhere bool
 }
 
-// inBubble runs a test in virtual time. Such a test is not parallel to those in real time: it
-// takes all that a core has, and they would be late.
+// inBubble runs a test in virtual time. Such a test is not parallel to tests in real time: it takes a whole core, and
+// they would be late.
 func inBubble(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func (w *world) run(ctx context.Context, args ...string) (*completion.Report, er
 	return a.run(ctx)
 }
 
-// text is a report as a person reads it.
+// text returns a report as a person reads it.
 func text(r *completion.Report) string {
 	var text bytes.Buffer
 	r.Write(&text)

@@ -16,8 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// taskType is the type of the asynq tasks that stand for a prompt each, which is the
-// payload.
+// taskType is the type of the asynq tasks. Each task stands for one prompt, which is its payload.
 const taskType = "llm:complete"
 
 // headerArrived is the header with a prompt's arrival, in microseconds since 1970 on Redis'
@@ -32,7 +31,7 @@ const patience = 10 * time.Minute
 // ask again.
 const retention = 24 * time.Hour
 
-// task is the asynq task that stands for a prompt.
+// task returns the asynq task that stands for a prompt.
 func (a *assistant) task(p *prompt.Prompt, arrived time.Time) *asynq.Task {
 	headers := map[string]string{headerArrived: strconv.FormatInt(arrived.UnixMicro(), 10)}
 	return worker.NewTask(taskType, p.Payload(), headers,

@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 )
 
-// example is an assistant that has only been told its options.
+// example returns an assistant that has its options and nothing else.
 func example(t *testing.T, args ...string) *assistant {
 	t.Helper()
 	p := rig.New("llm", io.Discard, io.Discard)

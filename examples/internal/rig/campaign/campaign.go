@@ -31,7 +31,7 @@ var bundled []byte
 const (
 	ScopeTenant = "tenant"
 	ScopeDomain = "domain"
-	// ScopeConnections is of the mails on their way to a domain.
+	// ScopeConnections counts the mails on their way to a domain.
 	ScopeConnections = "connections"
 )
 
@@ -54,10 +54,10 @@ type Mail struct {
 	Body    string
 }
 
-// Units is what the mail weighs: one unit for each recipient.
+// Units returns the weight of the mail: one unit for each recipient.
 func (m *Mail) Units() int64 { return int64(len(m.To)) }
 
-// Key is the mail's key in a scope; empty for the scope without keys.
+// Key returns the mail's key in a scope; empty for the scope without keys.
 func (m *Mail) Key(scope string) string {
 	switch scope {
 	case ScopeTenant:
@@ -76,7 +76,7 @@ type Campaign struct {
 	ByID  map[string]*Mail
 }
 
-// Units is what all mails weigh together.
+// Units returns the weight of all mails together.
 func (c *Campaign) Units() int64 {
 	var units int64
 	for _, m := range c.Mails {

@@ -8,7 +8,7 @@ const Path = "/chat/completions"
 // HeaderID is the header with the name that a client gives its request.
 const HeaderID = "X-Client-Request-Id"
 
-// Request is the body of a request, as far as it is used here.
+// Request is the body of a request, with the fields that are used here.
 type Request struct {
 	Model         string         `json:"model"`
 	Messages      []Message      `json:"messages"`
@@ -36,7 +36,7 @@ type Usage struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// UsageOf is the usage of so many tokens.
+// UsageOf returns the usage of a request, from the tokens of its prompt and of its completion.
 func UsageOf(prompt, completion int64) Usage {
 	return Usage{PromptTokens: prompt, CompletionTokens: completion, TotalTokens: prompt + completion}
 }
@@ -61,7 +61,7 @@ type Choice struct {
 	Finish  *string  `json:"finish_reason"` // stop or length at the end, else null
 }
 
-// Failure is why there is no completion.
+// Failure is the reason why there is no completion.
 type Failure struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
@@ -75,11 +75,10 @@ const (
 	tokensPerMessage = 4
 )
 
-// Tokens is how many tokens a text has: one for each four bytes, rounded up.
+// Tokens returns how many tokens a text has: one for each four bytes, rounded up.
 func Tokens(text string) int64 { return (int64(len(text)) + bytesPerToken - 1) / bytesPerToken }
 
-// PromptTokens is how many tokens the messages of a request have: those of their texts, and
-// four for each message.
+// PromptTokens returns how many tokens the messages of a request have: those of their texts, and four for each message.
 func PromptTokens(messages []Message) int64 {
 	var tokens int64
 	for _, m := range messages {

@@ -181,7 +181,7 @@ func isDayOf(days string, date time.Time) bool {
 	}
 }
 
-// sinceMidnight is how far a day is at a time such as 09:30.
+// sinceMidnight returns the time from midnight to a time of day such as 09:30.
 func sinceMidnight(text string) time.Duration {
 	hours, minutes, _ := strings.Cut(text, ":")
 	h, _ := strconv.Atoi(hours) // the throttle has read it before

@@ -57,8 +57,7 @@ type step struct {
 	begins    bool
 }
 
-// fullest is FullestWindow for charges. At one instant the window loses units before it gets
-// others.
+// fullest does what FullestWindow does, for charges. At one instant the window loses units before it gets others.
 func fullest(charges []Charge, limit, window int64) (worst int64, over int) {
 	var steps []step
 	for _, c := range charges {

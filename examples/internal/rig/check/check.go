@@ -55,12 +55,12 @@ func Limits(events []Event, l Law, shorter time.Duration) []Use {
 	return uses
 }
 
-// InOrder is the events by their instants.
+// InOrder returns the events by their instants.
 func InOrder(events []Event) []Event {
 	return slices.SortedStableFunc(slices.Values(events), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// ByKey is the events by their keys in a scope.
+// ByKey returns the events by their keys in a scope.
 func ByKey(events []Event, scope string) map[string][]Event {
 	keys := make(map[string][]Event)
 	for _, e := range events {
@@ -135,11 +135,10 @@ func WindowsOver(uses []Use) int {
 	return over
 }
 
-// Optimum is the least time between the first and the last start that the
-// limits allow for these events, whatever the order: the units of a scope key
-// fill a number of windows, and the first costs no time. Under a quota they fill a number of
-// periods. While the hours of the global scope are closed nothing starts. Limits that were changed
-// during the run are left out, which can only make the result less.
+// Optimum returns the least time between the first and the last start that the limits allow for these events, in any
+// order: the units of a scope key fill a number of windows, and the first window costs no time. Under a quota they fill
+// a number of periods. While the hours of the global scope are closed, nothing starts. Limits that were changed during
+// the run are left out, which can only make the result smaller.
 func Optimum(events []Event, l Law) time.Duration {
 	var longest time.Duration
 	for _, scope := range l.Scopes {

@@ -9,7 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// steps are the quotas that a ramp is one after the other. The first, of no units, is what it is before it begins.
+// steps returns the quotas that a ramp consists of, one after the other. The first has no units: it applies before the
+// ramp begins.
 func steps(ramp throttle.Limit) []throttle.Limit {
 	listed, _, _ := strings.Cut(ramp.Ramp, "/")
 	quotas := []throttle.Limit{quotaOf(ramp, 0)}
@@ -19,8 +20,8 @@ func steps(ramp throttle.Limit) []throttle.Limit {
 	return quotas
 }
 
-// stepAt is the quota that a ramp is in the period of an instant. It counts the periods between the date on which the
-// first step begins and that of the period. The text is that of a throttle.Limit.
+// stepAt returns the quota of a ramp in the period of an instant. It counts the periods between the date on which the
+// first step begins and the date of that period. It reads the text of the throttle.Limit.
 func stepAt(ramp throttle.Limit, at time.Time) throttle.Limit {
 	zone := zoneOf(ramp.Calendar.Zone)
 	begins, _ := began(ramp.Calendar, zone, at)
@@ -65,7 +66,7 @@ func stepsIn(limits []throttle.Limit, of func(ramp throttle.Limit) []throttle.Li
 	return all
 }
 
-// quotaOf is a quota of so many units in the periods of a ramp.
+// quotaOf returns a quota of the given units in the periods of a ramp.
 func quotaOf(ramp throttle.Limit, units int64) throttle.Limit {
 	return throttle.Limit{Units: units, Calendar: ramp.Calendar}
 }

@@ -28,9 +28,9 @@ func (r result) refusals() (all, afterAdapting int) {
 	return all, afterAdapting
 }
 
-// busy is the part of the run in which there was work for all that the provider serves:
-// from a window after its first request, which it takes to fill, to the last of a batch. It
-// returns false where there is none.
+// busy returns the part of the run in which there was work for the whole capacity of the provider: from a window after
+// its first request, since a window takes that long to fill, to the last request of a batch. It returns false if there
+// was no such part.
 func (r result) busy() (from, until time.Time, ok bool) {
 	served, known := r.answers(), r.byID()
 	if len(served) == 0 {
@@ -45,9 +45,9 @@ func (r result) busy() (from, until time.Time, ok bool) {
 	return from, until, until.After(from)
 }
 
-// utilisation is how full the provider's windows were on average while it was busy: what
-// they held of what was served, 1 where that became less meanwhile; of the fuller of the
-// two limits at each instant, and of each. It is nil where it was never busy.
+// utilisation returns how full the provider's windows were on average while it was busy: their used part of what the
+// provider served then, at most 1. The first result takes the fuller of the two limits at each instant. All are nil if
+// the provider was never busy.
 func (r result) utilisation() (fuller, ofRequests, ofTokens *float64) {
 	from, until, ok := r.busy()
 	if !ok {
@@ -64,8 +64,7 @@ func (r result) utilisation() (fuller, ofRequests, ofTokens *float64) {
 	return &sums[0], &sums[1], &sums[2]
 }
 
-// changesOfUse are an instant, another, and those between them at which the use of a window
-// may change.
+// changesOfUse returns from, until, and the instants between them at which the use of a window may change.
 func (r result) changesOfUse(from, until time.Time) []time.Time {
 	all := []time.Time{from, until}
 	add := func(at time.Time) {
@@ -84,7 +83,8 @@ func (r result) changesOfUse(from, until time.Time) []time.Time {
 	return all
 }
 
-// fill is which part of what is served at an instant is in the window that ends then.
+// fill returns how full the window that ends at an instant is, as a part of the requests and of the tokens that are
+// served then.
 func (r result) fill(at time.Time) (requests, tokens float64) {
 	served := r.served[0].limits
 	for _, one := range r.served[1:] {
@@ -103,8 +103,8 @@ func (r result) fill(at time.Time) (requests, tokens float64) {
 	return part(used.Requests, served.Requests), part(used.Tokens, served.Tokens)
 }
 
-// waits are the times in seconds from the arrival of each prompt of a kind until it was
-// answered in this run, by the record.
+// waits returns the times in seconds from the arrival of each prompt of a kind to its answer in this run, by the
+// record.
 func (r result) waits(kind prompt.Kind) []float64 {
 	ended := make(map[string]time.Time)
 	for _, one := range r.answers() {

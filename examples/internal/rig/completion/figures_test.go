@@ -12,12 +12,12 @@ import (
 
 var began = time.UnixMicro(1_000_000_000)
 
-// at is so many seconds after the beginning.
+// at returns the instant a number of seconds after the beginning.
 func at(seconds float64) time.Time {
 	return began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// served is a request of so many tokens, which is answered half a second later.
+// served returns a request of some tokens, which is answered half a second later.
 func served(id string, when float64, tokens int64) provider.Request {
 	return provider.Request{At: at(when), End: at(when + 0.5), ID: id, Model: "m", Customer: "acme",
 		Prompt: tokens - 1, Completion: 1}
@@ -27,8 +27,8 @@ func refused(when float64) provider.Request {
 	return provider.Request{At: at(when), End: at(when), ID: "r", Model: "m", Customer: "acme", Prompt: 5, Refused: true}
 }
 
-// levels are what is served of 10 requests and 100 tokens in a window of ten seconds: less
-// from the 40th second to the 80th.
+// levels returns how much of 10 requests and 100 tokens in a window of ten seconds is served when: less from the 40th
+// second to the 80th.
 func levels() []level {
 	full, less := provider.Limits{Requests: 10, Tokens: 100}, provider.Limits{Requests: 6, Tokens: 60}
 	return []level{{at(0), full}, {at(40), less}, {at(80), full}}

@@ -23,7 +23,8 @@ type grant struct {
 // grants are the granted starts of a run.
 type grants struct{ account.List[grant] }
 
-// settle notes the use of a grant, since when it may be charged that use, and whether it is.
+// settle notes the use that a grant is settled to, the earliest time at which this charge may count, and whether
+// settling succeeded.
 func (g *grants) settle(number int, used chat.Usage, since time.Time, done bool) {
 	g.Change(number, func(one *grant) {
 		one.used, one.told, one.less = used, done, since

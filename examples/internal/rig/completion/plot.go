@@ -47,7 +47,7 @@ func writePlot(path string, r result) error {
 	return plot.Write(path, rows, end)
 }
 
-// incidents are the times in which less was served than at the beginning.
+// incidents returns the times in which less was served than at the beginning.
 func (r result) incidents(end float64) []plot.Pause {
 	var less []plot.Pause
 	for i, one := range r.served {
@@ -63,7 +63,7 @@ func (r result) incidents(end float64) []plot.Pause {
 	return less
 }
 
-// moments are the requests and the tokens that were served to a customer, or to all.
+// moments returns the requests and the tokens that were served to a customer, or to all.
 func (r result) moments(customer string) (requests, tokens []plot.Moment) {
 	for _, one := range r.answers() {
 		if customer == "" || one.Customer == customer {
@@ -75,7 +75,7 @@ func (r result) moments(customer string) (requests, tokens []plot.Moment) {
 	return requests, tokens
 }
 
-// flow is how the prompts of a kind arrived and were served.
+// flow returns the graph of how the prompts of a kind arrived and were served.
 func (r result) flow(title string, kind prompt.Kind) plot.Flow {
 	f := plot.Flow{Title: title}
 	known := r.byID()
@@ -92,7 +92,7 @@ func (r result) flow(title string, kind prompt.Kind) plot.Flow {
 	return f
 }
 
-// customers are those of the prompts, in the order of their first.
+// customers returns the customers of the prompts, in the order of their first prompts.
 func (r result) customers() []string {
 	var names []string
 	known := make(map[string]bool)

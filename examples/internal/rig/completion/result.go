@@ -129,8 +129,8 @@ type Report struct {
 	of result
 }
 
-// Report says what became of the prompts of a run, which may have failed. The error is why
-// it failed, or what could not be found out.
+// Report reports what became of the prompts of a run. The argument failed is why the run failed, if it did. The error
+// is why the run failed, or what could not be found out.
 func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 	r, err := l.result(context.WithoutCancel(ctx))
 	err = errors.Join(failed, err)

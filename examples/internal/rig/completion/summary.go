@@ -24,18 +24,18 @@ type Summary struct {
 	GivenUp         int `json:"given_up"`         // refused for good, or no retries left
 	Left            int `json:"left"`             // when the run was interrupted
 	Lost            int `json:"lost"`             // said to be answered, but not in the record
-	// requests whose charge stays as estimated: nobody told what they took, or Redis was away
+	// requests whose charge stays as estimated: the provider did not name their use, or Redis was away
 	Unsettled  int `json:"unsettled"`
-	Duplicates int `json:"duplicates"` // answers beyond the first
-	Mischarged int `json:"mischarged"` // charged in the end other than the record says they took
+	Duplicates int `json:"duplicates"` // answers to a prompt beyond its first
+	Mischarged int `json:"mischarged"` // prompts whose final charge differs from their use in the record
 
-	Requests   int   `json:"requests"` // that were served, by the record
-	Tokens     int64 `json:"tokens"`   // of these
+	Requests   int   `json:"requests"` // served requests, by the record
+	Tokens     int64 `json:"tokens"`   // tokens of these requests, by the record
 	Refused429 int   `json:"refused_429"`
-	// of these, later than two windows after a change of what is served
+	// of the refused, how many came later than two windows after a change of what is served
 	RefusedAfterAdapting int `json:"refused_after_adapting"`
 	WindowsOver          int `json:"windows_over_limit"` // in the record and in the grants
-	DailyBudgetOver      int `json:"daily_budget_over"`  // the same of the budgets
+	DailyBudgetOver      int `json:"daily_budget_over"`  // budgets over their limit, in the record and in the grants
 
 	// how full the provider's windows were on average, of the fuller limit; null if there was no batch
 	Utilisation         *float64 `json:"utilisation"`
@@ -45,7 +45,7 @@ type Summary struct {
 	InteractiveP99S     float64  `json:"interactive_p99_s"`
 	BatchP50S           float64  `json:"batch_p50_s"`
 	BatchP99S           float64  `json:"batch_p99_s"`
-	MakespanS           float64  `json:"makespan_s"` // to the last request
+	MakespanS           float64  `json:"makespan_s"` // from the beginning to the last request
 
 	PutBacks       int64   `json:"put_backs"`
 	PutBacksPerJob float64 `json:"put_backs_per_job"` // a job is a prompt that was enqueued
@@ -53,10 +53,10 @@ type Summary struct {
 	SettledUnits   int64   `json:"settled_units"`     // tokens, in the end
 	// tokens that this run has charged to the budgets, by the throttle's account
 	BudgetUnits  int64 `json:"budget_units"`
-	BudgetsRight bool  `json:"budgets_right"` // these are what was settled
+	BudgetsRight bool  `json:"budgets_right"` // BudgetUnits equals the settled tokens
 
 	Record string `json:"record"` // who kept the record
-	// longer than the margin: then requests may be refused
+	// how long requests took from their grants; if longer than the margin, requests may be refused
 	GrantToRequest report.Delay      `json:"grant_to_request"`
 	Limits         []report.LimitUse `json:"limits"`
 	Customers      []customerRow     `json:"customers"`

@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// sampleResult is a run of three prompts, all of which are well.
+// sampleResult returns a run of three prompts, all of which end well.
 func sampleResult() result {
 	question := &prompt.Prompt{ID: "q", Kind: prompt.Interactive, Customer: "acme"}
 	texts := []*prompt.Prompt{{ID: "t1", Kind: prompt.Batch, Customer: "acme"},
@@ -76,7 +76,7 @@ func TestSummarizeBudgets(t *testing.T) {
 	}
 }
 
-// Whatever is not well is told, and is not OK.
+// The report names whatever is not well, and is not OK.
 func TestSummarizeTellsWhatIsNotWell(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -120,8 +120,7 @@ func TestSummarizeTellsWhatIsNotWell(t *testing.T) {
 	}
 }
 
-// On a machine that is slower than the margin, requests are refused that are
-// not to be.
+// On a machine that is slower than the margin, the provider refuses requests that it should not refuse.
 func TestSummarizeSlow(t *testing.T) {
 	t.Parallel()
 	r := sampleResult()
@@ -132,8 +131,8 @@ func TestSummarizeSlow(t *testing.T) {
 	}
 }
 
-// A charge that could not be settled is told, and nothing else is wrong with it. Others are held
-// against the record all the same.
+// The report names a charge that could not be settled, and nothing else is wrong with it. The other charges are still
+// compared with the record.
 func TestSummarizeUnsettled(t *testing.T) {
 	t.Parallel()
 	r := sampleResult()

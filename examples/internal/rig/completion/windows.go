@@ -43,7 +43,7 @@ func (r result) scope(name string) []throttle.Scope {
 	return slices.DeleteFunc(slices.Clone(r.scopes), func(s throttle.Scope) bool { return s.Name != name })
 }
 
-// spread is how much closer together two requests may come to the provider than they were granted.
+// spread returns how much closer together two requests may come to the provider than they were granted.
 func (r result) spread() time.Duration {
 	return account.Spread(account.Pairs(r.granted, r.requests,
 		func(g grant) (string, time.Time) { return g.prompt.ID, g.start },
@@ -86,7 +86,7 @@ func (r result) started(unit string) []check.Charge {
 	return charges
 }
 
-// microOf is 0 for no time.
+// microOf returns an instant in microseconds since 1970, and 0 for the zero time.
 func microOf(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -94,7 +94,7 @@ func microOf(at time.Time) int64 {
 	return at.UnixMicro()
 }
 
-// unitsOf is what a request of so many tokens counts.
+// unitsOf returns how many units a request of some tokens counts.
 func unitsOf(unit string, tokens int64) int64 {
 	if unit == unitRequests {
 		return 1

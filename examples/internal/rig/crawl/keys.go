@@ -7,14 +7,14 @@ const (
 	ScopeSite     = "site" // the registrable domain
 	ScopeIP       = "ip"
 	ScopeCustomer = "customer"
-	// ScopeConnections is of the requests under way to an IP address.
+	// ScopeConnections counts the requests under way to an IP address.
 	ScopeConnections = "connections"
 )
 
 // Keys is what a request is counted under in each scope.
 type Keys struct{ Host, Site, IP, Customer string }
 
-// Key is the key in a scope; empty for the scope without keys.
+// Key returns the key in a scope; empty for the scope without keys.
 func (k Keys) Key(scope string) string {
 	switch scope {
 	case ScopeHost:

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// sampleResult is a run of two hosts, one of which asked for a pause.
+// sampleResult returns a run of two hosts, one of which asked for a pause.
 func sampleResult(t *testing.T) Result {
 	t.Helper()
 	requests, err := rig.ParseLimits("global=30/1s;host=5/1s", throttle.Global, ScopeHost)

@@ -11,8 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Result is what a run has to say: the raw material of the summary. All instants
-// are on Redis' clock.
+// Result is the raw material of a run's summary. All instants are on Redis' clock.
 type Result struct {
 	seeds            string // where they came from
 	queue            string
@@ -216,5 +215,5 @@ func (r Result) byHost() []hostRow {
 	return all
 }
 
-// since is an instant in seconds from the beginning.
+// since returns the time from the beginning of the run to an instant, in seconds.
 func (r Result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// samplePages are those of sampleResult, and some that were never requested.
+// samplePages returns the pages of sampleResult, and some pages that were never requested.
 func samplePages(r Result) []*frontier.Page {
 	return []*frontier.Page{
 		{URL: "http://a/", Ended: frontier.EndFetched, Again: frontier.EndUnchanged, Second: true},
@@ -47,7 +47,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// Whatever is not well is told, and is not OK.
+// The report names whatever is not well, and is not OK.
 func TestSummarizeTellsWhatIsNotWell(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

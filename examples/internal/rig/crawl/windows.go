@@ -98,7 +98,8 @@ func (s *Summary) checkWindows(r Result) {
 		CheckLimits(r.Granted(func(v Visit) int64 { return v.settled }), r.kilobytes, 0))
 }
 
-// Spread is how much closer together two requests may come to a host than they were granted. Jobs are named by URL.
+// Spread returns how much closer together two requests may come to a host than they were granted. Jobs are named by
+// URL.
 func (r Result) Spread() time.Duration {
 	return account.Spread(account.Pairs(r.Visits, r.Accesses,
 		func(v Visit) (string, time.Time) { return v.url, v.Start },
@@ -131,7 +132,7 @@ func (r Result) Granted(units func(Visit) int64) []Event {
 	return events
 }
 
-// add takes the uses of some limits into the summary. So many units of the record make one of the limits'.
+// add takes the uses of some limits into the summary. per is how many units of the record make one unit of the limits.
 func (s *Summary) add(unit string, per int64, record, granted []check.Use) {
 	rows, over := report.Uses(unit, per, record, granted)
 	s.Limits, s.WindowsOver = append(s.Limits, rows...), s.WindowsOver+over

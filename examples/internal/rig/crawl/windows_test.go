@@ -8,12 +8,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// at is a request that is counted under keys.
+// at returns a request that is counted under keys.
 func at(instant, units int64, of Keys, rules bool) Event {
 	return Event{check.Event{At: instant, Units: units, Of: of}, rules}
 }
 
-// F68: what two names on one address do counts together under the address.
+// F68: the requests to two names on one address count together under the address.
 func TestCheckLimitsCountsEachKeyByItself(t *testing.T) {
 	t.Parallel()
 	birch, cedar := Keys{Host: "birch", IP: "127.0.0.4"}, Keys{Host: "cedar", IP: "127.0.0.4"}
@@ -41,7 +41,7 @@ func TestCheckLimitsCountsEachKeyByItself(t *testing.T) {
 	}
 }
 
-// A Crawl-delay holds from the robots.txt on that has it.
+// A Crawl-delay applies from the request for the robots.txt that contains it.
 func TestCheckDelays(t *testing.T) {
 	t.Parallel()
 	slow, other := Keys{Host: "slow"}, Keys{Host: "other"}

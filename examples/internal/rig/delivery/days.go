@@ -72,7 +72,7 @@ func (r result) closed(hours string, end float64) []plot.Pause {
 	return pauses
 }
 
-// at is the instant so many seconds from the beginning of the run.
+// at returns the instant a number of seconds after the beginning of the run.
 func (r result) at(seconds float64) time.Time {
 	return r.began.Add(time.Duration(seconds * float64(time.Second)))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// daysResult is a sampleResult, which begins on a Tuesday at 22:13:20 UTC, under hours and a quota of a tenant.
+// daysResult returns a sampleResult, which begins on a Tuesday at 22:13:20 UTC, under hours and a quota of a tenant.
 func daysResult(t *testing.T, hours string, perDay int64) result {
 	t.Helper()
 	r := sampleResult(t)
@@ -117,7 +117,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// While the end is far ahead the ledger asks seldom, and what it heard fits into lines.
+// While the end is far ahead, the ledger asks for it seldom, and the answers fit into a few lines.
 func TestForecastsOfDays(t *testing.T) {
 	t.Parallel()
 	p := newPlan()

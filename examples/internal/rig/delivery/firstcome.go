@@ -64,8 +64,8 @@ func (b *bookings) book(m *campaign.Mail, at int64) int64 {
 	return at
 }
 
-// earliest is the first start from an instant on at which so many more units leave
-// every window under its limit. Two starts exactly one window apart are not in the same.
+// earliest returns the first start, from an instant on, at which the added units leave every window under its limit.
+// Two starts exactly one window apart are not in the same window.
 func earliest(events []check.Event, limit throttle.Limit, margin time.Duration, units, at int64) int64 {
 	window := (limit.Window + margin).Microseconds()
 	for limit.Units != throttle.Unlimited {
@@ -78,9 +78,8 @@ func earliest(events []check.Event, limit throttle.Limit, margin time.Duration, 
 	return at
 }
 
-// overfull looks for a window that an instant is in and that holds more than so many
-// units, and says where the events of the last such window begin: until they leave it
-// there is no room.
+// overfull looks for a window that contains an instant and more than most units. It returns when the events of the last
+// such window begin: until they leave the window, there is no room.
 func overfull(events []check.Event, at, window, most int64) (begins int64, ok bool) {
 	var sum int64
 	first, _ := slices.BinarySearchFunc(events, at-window+1,

@@ -18,10 +18,10 @@ var zero = time.Unix(1_700_000_000, 0)
 
 const columns = "id,at,tenant,from,to,subject,body\n"
 
-// bundledLimits are those that the example has for the bundled campaign.
+// bundledLimits are the example's limits for the bundled campaign.
 const bundledLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,120/10s"
 
-// arrivedResult is a run of which all mails have arrived when they should.
+// arrivedResult returns a run in which every mail has arrived on time.
 func arrivedResult(t *testing.T, text, limits string) result {
 	t.Helper()
 	c, err := campaign.Load("test", strings.NewReader(columns+text))
@@ -44,7 +44,7 @@ func arrivedCampaign(t *testing.T, c *campaign.Campaign, limits string) result {
 	return r
 }
 
-// mailText is a line of a campaign.
+// mailText returns a line of a campaign.
 func mailText(id, at, tenant string, recipients int) string {
 	var to []string
 	for i := range recipients {

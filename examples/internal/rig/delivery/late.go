@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
 )
 
-// lateTenant is the tenant that came last, when the mails of the others stood in
-// line: it is for such that the line is fair.
+// lateTenant is the tenant that came last, when the mails of the others stood in line. For such tenants the line takes
+// turns.
 type lateTenant struct {
 	Tenant         string  `json:"tenant"`
 	Mails          int     `json:"mails"`
@@ -20,8 +20,8 @@ type lateTenant struct {
 	FirstComeWaitS float64 `json:"first_come_wait_s"` // the same, had all been served in the order of their arrival
 }
 
-// late compares the waits of the tenant that came after all others. It is nil if
-// none did, if mails of it have not started, or where firstCome has none.
+// late compares the waits of the tenant that came after all others. It returns nil if no tenant did, if some of its
+// mails have not started, or if firstCome returned nothing for them.
 func (r result) late() *lateTenant {
 	mails := latecomer(r.campaign)
 	if len(mails) == 0 {
@@ -43,8 +43,8 @@ func (r result) late() *lateTenant {
 	return late
 }
 
-// latecomer is the mails of the tenant whose first one comes after the first ones
-// of all others, if there is such a tenant.
+// latecomer returns the mails of the tenant whose first mail comes after the first mails of all others, if there is
+// such a tenant.
 func latecomer(c *campaign.Campaign) []*campaign.Mail {
 	var tenants []string // in the order of their first mails
 	mails := make(map[string][]*campaign.Mail)
@@ -61,8 +61,7 @@ func latecomer(c *campaign.Campaign) []*campaign.Mail {
 	return mails[tenants[n-1]]
 }
 
-// firstStarts is when each mail started, later attempts left out. The earliest
-// grants are first.
+// firstStarts returns when each mail started, without later attempts. The argument has the earliest grants first.
 func firstStarts(granted []grant) map[*campaign.Mail]time.Time {
 	starts := make(map[*campaign.Mail]time.Time)
 	for _, g := range granted {

@@ -38,7 +38,7 @@ func TestLatecomer(t *testing.T) {
 	}
 }
 
-// lateResult is a run in which two mails of b come after one of a.
+// lateResult returns a run in which two mails of b come after one mail of a.
 func lateResult(t *testing.T) result {
 	t.Helper()
 	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("b1", "1s", "b", 1)+mailText("b2", "2s", "b", 3),

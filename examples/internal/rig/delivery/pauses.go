@@ -60,7 +60,7 @@ func (p *pauses) all() []pause {
 	return all
 }
 
-// pauseUse is how a pause was heeded.
+// pauseUse is how the workers heeded one pause.
 type pauseUse struct {
 	Domain  string  `json:"domain"`
 	AtS     float64 `json:"at_s"`  // when it was in force
@@ -72,9 +72,9 @@ type pauseUse struct {
 	Disregarded int `json:"disregarded"`
 }
 
-// heeded holds the attempts that the server refused, since the domain took nothing,
-// against the pauses: each belongs to the first pause of its domain that ends after
-// it. One without a pause is disregarded, in an entry of its own.
+// heeded compares the attempts that the server refused, because the domain took nothing, with the pauses. Each attempt
+// belongs to the first pause of its domain that ends after it. An attempt without a pause is disregarded, in an entry
+// of its own.
 func heeded(pauses []pause, pairs []arrival, began time.Time) []pauseUse {
 	uses := make([]pauseUse, len(pauses))
 	for i, p := range pauses {
@@ -101,7 +101,7 @@ func heeded(pauses []pause, pairs []arrival, began time.Time) []pauseUse {
 	return uses
 }
 
-// disregarded adds up the attempts that should not have been.
+// disregarded adds up the attempts that were granted in spite of a pause.
 func disregarded(uses []pauseUse) int {
 	n := 0
 	for _, u := range uses {

@@ -18,8 +18,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// expectEvery is how often the ledger asks again when the last mail will start. While that is far ahead it asks less
-// often: when an eighth of the time has passed.
+// expectEvery is how often the ledger asks again when the last mail will start. While the end is far ahead, it asks
+// less often: when an eighth of the remaining time has passed.
 const (
 	expectEvery = 5 * time.Second
 	expectParts = 8
@@ -94,7 +94,7 @@ func (p *plan) expect(ctx context.Context, quotas *throttle.Throttle, started ma
 	return nil
 }
 
-// last is when the last mail is expected to start; zero if that is not known.
+// last returns when the last mail is expected to start; zero if that is not known.
 func (p *plan) last() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ type forecast struct {
 	EndOffS float64       `json:"end_off_s"`
 }
 
-// deviation is by how much mails started earlier or later than expected.
+// deviation is how much earlier or later than expected mails started.
 type deviation struct {
 	Mails int     `json:"mails"`
 	MeanS float64 `json:"mean_s"`
@@ -146,7 +146,7 @@ type endExpected struct {
 	LastS float64 `json:"last_s"`
 }
 
-// forecast is nil if nothing was planned, or the run did not come to its end.
+// forecast returns nil if nothing was planned, or if the run did not come to its end.
 func (r result) forecast() *forecast {
 	if len(r.expected.ends) == 0 || r.interrupted || len(r.granted) == 0 {
 		return nil
@@ -165,8 +165,8 @@ func (r result) forecast() *forecast {
 	return f
 }
 
-// disturbed is when the first thing happened that the plan could not know: a mail that came later, a pause, a
-// step of a raised limit, a second attempt. It is the end of the run if nothing did.
+// disturbed returns when the first event happened that the plan could not know: a mail that came later, a pause, a step
+// of a raised limit, a second attempt. Without such an event it returns the end of the run.
 func (r result) disturbed() time.Time {
 	first := r.end().Add(time.Microsecond)
 	at := func(instant time.Time) {

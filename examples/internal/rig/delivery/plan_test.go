@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 )
 
-// plannedResult is a run with two mails at the beginning and one later.
+// plannedResult returns a run with two mails at the beginning and one later.
 func plannedResult(t *testing.T) result {
 	t.Helper()
 	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("a2", "0s", "a", 1)+mailText("b1", "3s", "b", 1),

@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// raisedStep is what one step of a raised limit let out.
+// raisedStep is what started under one step of a raised limit.
 type raisedStep struct {
 	Tenant  string  `json:"tenant"`
 	Limit   string  `json:"limit"`
@@ -23,7 +23,7 @@ type raisedStep struct {
 	Fullest int64   `json:"fullest_window_units"` // of the limit's window; 0 for the last step
 }
 
-// raised says what each step let out, up to the tenant's last start.
+// raised returns what started under each step, up to the tenant's last start.
 func (r result) raised() []raisedStep {
 	var steps []raisedStep
 	events := check.ByKey(grantEvents(r.granted), campaign.ScopeTenant)

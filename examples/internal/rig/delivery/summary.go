@@ -14,8 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// result is what a run has to say: the raw material of the summary. All
-// instants are on Redis' clock.
+// result is the raw material of a run's summary. All instants are on Redis' clock.
 type result struct {
 	campaign    *campaign.Campaign
 	queue       string
@@ -204,10 +203,10 @@ func (s *Summary) checkWindows(r result) {
 	})
 }
 
-// since is the time from the beginning of the run, in seconds.
+// since returns the time from the beginning of the run to an instant, in seconds.
 func (r result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }
 
-// end is the last start; the beginning if there was none.
+// end returns the last start, or the beginning if there was none.
 func (r result) end() time.Time {
 	if n := len(r.granted); n > 0 {
 		return r.granted[n-1].start
@@ -215,7 +214,7 @@ func (r result) end() time.Time {
 	return r.began
 }
 
-// arrivals are the attempts that the record shows, with their grants.
+// arrivals returns the attempts that the record shows, with their grants.
 func (r result) arrivals() []arrival {
 	return arrivals(slices.Concat(r.granted, r.returned), r.receipts)
 }
@@ -228,9 +227,8 @@ func grantEvents(granted []grant) []check.Event {
 	return events
 }
 
-// receiptEvents counts the recipients that the server was asked for, accepted
-// or not: a refused attempt used its quota too. But one to a domain that took
-// nothing did not: what it was charged is given back.
+// receiptEvents counts the recipients that the server was asked for, accepted or not: a refused attempt used its quota
+// too. Attempts to a domain that took nothing are left out, because their charge is given back.
 func receiptEvents(receipts []smtp.Receipt, c *campaign.Campaign) []check.Event {
 	events := make([]check.Event, 0, len(receipts))
 	for _, r := range receipts {
@@ -241,7 +239,7 @@ func receiptEvents(receipts []smtp.Receipt, c *campaign.Campaign) []check.Event 
 	return events
 }
 
-// receiptSpans are from when the server heard of a mail until it had the last word.
+// receiptSpans returns, for each attempt, the time from the beginning of the mail to the server's last word.
 func receiptSpans(receipts []smtp.Receipt, c *campaign.Campaign) []check.Span {
 	spans := make([]check.Span, 0, len(receipts))
 	for _, r := range receipts {

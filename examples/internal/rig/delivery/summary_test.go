@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// sampleResult is a small run: six mails, one of each fate.
+// sampleResult returns a small run: six mails, each of which ends in another way.
 func sampleResult(t *testing.T) result {
 	t.Helper()
 	c, err := campaign.Load("sample", strings.NewReader(columns+
@@ -58,7 +58,7 @@ func sampleResult(t *testing.T) result {
 	return r
 }
 
-// More mails on their way to one domain than may be are told, and are not OK.
+// The report names a domain with more mails on their way than its limit allows, and is not OK.
 func TestSummarizeCountsWhatIsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := sampleResult(t)
@@ -99,8 +99,8 @@ func TestSummarizeCountsEveryMailOnce(t *testing.T) {
 	}
 }
 
-// Windows are longer by the margin: those of the record are then as long as their limits', unless
-// a mail took longer than the margin.
+// Windows are longer than the limit by the margin. So the checked windows of the record are as long as the limit's,
+// unless a mail took longer than the margin.
 func TestSummarizeMargin(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
