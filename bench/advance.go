@@ -31,7 +31,7 @@ func (s busy) String() string {
 	return fmt.Sprintf("windows of %s, %d processes, %d tenants", s.window, s.processes, s.tenants)
 }
 
-// perJob are figures of a job, one entry per round.
+// perJob has the figures per job, one entry per round.
 type perJob struct{ cpu, calls, p50, p99, charged []float64 }
 
 // advance compares jobs of busy lanes with Options.Advance and without.

@@ -70,7 +70,7 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// Each setting does what it says also where few wait.
+// Each setting runs without an error also with few waiting jobs.
 func TestSettings(t *testing.T) {
 	server := redistest.Shared(t)
 	for _, setting := range settings {
@@ -117,7 +117,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// Two throttles lie on each node, and one that is moved lies on the next.
+// Each node has two throttles, and a throttle that is moved is on the next node.
 func TestThrottlesOnNodes(t *testing.T) {
 	redistest.Shared(t)
 	err := withCluster(t.Context(), func(c *cluster) error {
@@ -150,8 +150,8 @@ func TestThrottlesOnNodes(t *testing.T) {
 	}
 }
 
-// BenchmarkDecision is one decision of each limiter: for profiles, and for benchstat. The
-// time per op is the round trip.
+// BenchmarkDecision makes one decision of each limiter: for profiles, and for benchstat. The time per op is the round
+// trip.
 func BenchmarkDecision(b *testing.B) {
 	bench := &bench{options: small}
 	s, err := startServer(b.Context())

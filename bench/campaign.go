@@ -60,19 +60,19 @@ func campaigns(ctx context.Context, b *bench) error {
 	return b.withAsynq(ctx, campaign{many, few})
 }
 
-// costs are what a campaign took from its server.
+// costs are what a campaign needed of its server.
 type costs struct {
-	peak                      float64 // bytes of the server above those at the start
+	peak                      float64 // the server's memory in bytes, above that at the start
 	planned, pulled, redeemed stage
 }
 
-// stage is what a stage of a job's life takes.
+// stage is what one stage of a job's life costs.
 type stage struct {
 	cpu, calls float64         // per job; cpu in µs of the server
 	took       []time.Duration // CPU of each call
 }
 
-// take divides the calls of a script since the last take among a number of jobs, and forgets these calls.
+// take divides the calls of a script since the last take by a number of jobs, and forgets these calls.
 func (t *timed) take(script string, jobs int) (is stage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,10 +86,10 @@ func (t *timed) take(script string, jobs int) (is stage) {
 	return is
 }
 
-// cpu is what a job takes from its plan to its start.
+// cpu returns the CPU time of a job from its plan to its start.
 func (c costs) cpu() float64 { return c.planned.cpu + c.pulled.cpu + c.redeemed.cpu }
 
-// calls is how many calls of scripts a job takes.
+// calls returns how many calls of scripts a job takes.
 func (c costs) calls() float64 { return c.planned.calls + c.pulled.calls + c.redeemed.calls }
 
 // run plans the campaign on a server of its own, and runs its first jobs.
@@ -128,7 +128,7 @@ func (of campaign) run(ctx context.Context) (is costs, err error) {
 	return is, err
 }
 
-// warm has a server load the scripts, so that their memory is not taken for that of jobs.
+// warm makes a server load the scripts, so that their memory does not count as memory of jobs.
 func warm(ctx context.Context, client *redis.Client) error {
 	th, err := open(client, "warm", nil, nil, nil)
 	if err != nil {
@@ -173,14 +173,14 @@ type booking struct {
 	at  time.Time // by the local clock
 }
 
-// brought is a job as the package worker asks for it. The job asks half of its MaxWait before its slot.
+// brought returns a job as the package worker asks for it. The job asks half of its MaxWait before its slot.
 func brought(id, tenant string) throttle.Job {
 	j := job(id, tenant)
 	j.MaxWait = worker.DefaultMaxWait
 	return j
 }
 
-// untilBrought is the time from now until a booked job asks for its slot.
+// untilBrought returns the time from now until a booked job asks for its slot.
 func untilBrought(r throttle.Reservation) time.Duration { return r.Delay() - worker.DefaultMaxWait/2 }
 
 func bookingOf(r throttle.Reservation) booking {

@@ -106,7 +106,8 @@ func crowds(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// perStart divides a figure by the starts, with so many digits. It is a dash if no job starts.
+// perStart divides a figure by the starts, and writes it with the given number of digits. It returns a dash if no job
+// starts.
 func perStart(all, starts float64, digits int) string {
 	if starts == 0 {
 		return "-"
@@ -190,7 +191,7 @@ func (c *crowd) prepare(ctx context.Context, of situation) error {
 	return nil
 }
 
-// laneJob is the n-th job. The lanes get the jobs in turn.
+// laneJob returns the n-th job. The lanes get the jobs in turn.
 func laneJob(prefix string, n int) throttle.Job {
 	return brought(prefix+strconv.Itoa(n), "t"+strconv.Itoa(n%crowdLanes))
 }
@@ -214,7 +215,7 @@ func (c *crowd) start(ctx context.Context, perSecond int) {
 	})
 }
 
-// ask has the next process ask for a job.
+// ask makes the next process ask for a job.
 func (c *crowd) ask(ctx context.Context, j throttle.Job) {
 	p := c.processes[c.next.Add(1)%int64(len(c.processes))]
 	r, err := p.throttle.Reserve(ctx, j)

@@ -31,7 +31,7 @@ var (
 	ways    = []way{one, sixteen, {1, false}}
 )
 
-// figures are a row's figures per decision, one entry per round.
+// figures are the figures of a row per decision, one entry per round.
 type figures struct{ cpu, scripts, share, p50, perSecond, ratio, p50ratio []float64 }
 
 // decisions compares the cost of a decision when there is room.

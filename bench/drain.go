@@ -32,7 +32,7 @@ type started struct {
 	tenant string
 }
 
-// record is the starts of a drain. It is safe for use by many goroutines.
+// record has the starts of a drain. It is safe for use by many goroutines.
 type record struct {
 	mu     sync.Mutex
 	starts []started
@@ -206,13 +206,13 @@ func worst(starts []started, tenant, global limits) float64 {
 	return most
 }
 
-// waitError is a refusal, as asynq's documentation on rate limiting has it.
+// waitError is a refusal, in the form of asynq's documentation on rate limiting.
 type waitError struct{ retryIn time.Duration }
 
 func (e *waitError) Error() string { return fmt.Sprintf("rate limited, retry in %s", e.retryIn) }
 
-// recipe drains as asynq's documentation advises: a task that is refused is no failure,
-// and is retried when the limiter says.
+// recipe drains as asynq's documentation advises: a refused task does not count as failed, and is retried when the
+// limiter says.
 func (b *bench) recipe(ctx context.Context) (is outcome, err error) {
 	err = twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		rate := redis_rate.NewLimiter(decide)
@@ -259,17 +259,17 @@ func allowOr(ctx context.Context, rate *redis_rate.Limiter, key string, units in
 	return err
 }
 
-// backlog is one that a limit of all drains.
+// backlog is a backlog under one global limit, which all its jobs share.
 type backlog struct{ jobs, tenants, perSecond int }
 
-// shapedWorkers are more than a backlog needs whose handlers do nothing.
+// shapedWorkers is more workers than a backlog needs whose handlers do nothing.
 const shapedWorkers = 64
 
-// beyondReach is a limit per second that asks for more than can be shaped here.
+// beyondReach is a limit per second that is higher than the throttle can shape here.
 const beyondReach = 5000
 
-// shaped drains large backlogs under one limit, each beside as many tasks of bare asynq: the
-// last one as fast as it can.
+// shaped drains large backlogs under one limit, and beside each the same number of tasks of bare asynq. The last
+// backlog runs as fast as it can.
 func shaped(ctx context.Context, b *bench) error {
 	for _, of := range []backlog{{100_000, 10_000, 1000}, {50_000, 1, 1000}, {20_000, 1000, 500},
 		{80_000, 1000, beyondReach}} {
@@ -296,7 +296,7 @@ func (b *bench) drainUnder(ctx context.Context, of backlog) error {
 	if err != nil {
 		return err
 	}
-	// the first second's are free
+	// the jobs of the first second need no time
 	optimum := time.Duration(of.jobs-of.perSecond) * time.Second / time.Duration(of.perSecond)
 	perSecond := float64(of.jobs) / is.limiter.took.Seconds()
 	b.say(

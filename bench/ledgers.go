@@ -50,7 +50,8 @@ func ledgers(ctx context.Context, b *bench) error {
 		}
 		b.printLedgers("refused, the exact ledger is full", refused)
 
-		// At ten thousand decisions a second, the window holds that number of entries, at fewer decisions fewer.
+		// At ten thousand decisions a second the window holds the full number of entries, at fewer decisions fewer
+		// entries.
 		sliding, asked := make(map[int]*throttle.Throttle), 0
 		for _, entries := range []int{shortLedger, longLedger} {
 			window := time.Duration(entries) * 100 * time.Microsecond

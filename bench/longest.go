@@ -37,7 +37,7 @@ var scripts = func() map[string]string {
 	return names
 }()
 
-// setting is a bad setting: the state before, and what is done in it.
+// setting is a bad setting: the state before it, and the calls that are made in it.
 type setting struct {
 	name string
 	run  func(ctx context.Context, b *bench, client *redis.Client) error
@@ -116,7 +116,7 @@ func (passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// scriptOf is the name of the script that a command calls, and empty if it calls none.
+// scriptOf returns the name of the script that a command calls, and nothing if it calls none.
 func scriptOf(command redis.Cmder) string {
 	if command.Name() != "evalsha" {
 		return ""
@@ -125,8 +125,8 @@ func scriptOf(command redis.Cmder) string {
 	return scripts[sum]
 }
 
-// timed notes what each call of a script takes, and makes calls go one after the other: once a minute a throttle reads
-// its line in the background.
+// timed notes how long each call of a script takes, and makes calls go one after the other, because once a minute a
+// throttle reads its line in the background.
 type timed struct {
 	passing
 	server *server
@@ -186,7 +186,7 @@ func drive(ctx context.Context, th *throttle.Throttle, length time.Duration) err
 	return nil
 }
 
-// look asks what can be asked without changing anything.
+// look makes every call that changes nothing.
 func look(ctx context.Context, th *throttle.Throttle, scope, key string, back time.Duration) error {
 	_, err := inspect.New(th).Usage(ctx, scope, key)
 	_, counted := inspect.New(th).Count(ctx, scope, key, back, 0)
@@ -282,7 +282,7 @@ func manyWaiting(ctx context.Context, b *bench, client *redis.Client) error {
 	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Second))
 }
 
-// manyClaims has each of many tenants wait with a heavy job, before light ones.
+// manyClaims makes each of many tenants wait with a heavy job, before light ones.
 func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 	const claims = 200
 	th, err := open(client, "claims", limits{throttle.PerMinute(100)}, limits{throttle.PerSecond(5000)}, nil)
@@ -305,15 +305,15 @@ func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 	if err := drive(ctx, th, 2*time.Second); err != nil {
 		return err
 	}
-	// Whatever makes room has them all looked at again.
+	// A change of limits makes a pull look at all of them again.
 	if err := inspect.New(th).SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, "tenant", "tenant-0", time.Minute))
 }
 
-// manyTimers has each of many tenants wait for a limit of its own. Then the limits and the mode of
-// all tenants are set, and the clock steps back.
+// manyTimers makes each of many tenants wait for a limit of its own. Then the limits and the mode of all tenants are
+// set, and the clock steps back.
 func manyTimers(ctx context.Context, _ *bench, client *redis.Client) error {
 	const tenants = 40_000
 	th, err := open(client, "timers", limits{throttle.PerMinute(1)}, limits{throttle.PerSecond(50_000)}, nil)
@@ -344,7 +344,7 @@ func manyTimers(ctx context.Context, _ *bench, client *redis.Client) error {
 	return nil
 }
 
-// manyPlaces has as much run at once as makes a long ledger, and many wait for their places.
+// manyPlaces runs as many jobs at once as a long ledger has entries, and lets many wait for their places.
 func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 	const places, rounds = 2000, 20
 	th, err := open(client, "places", limits{throttle.Running(places)}, limits{throttle.Running(2 * places)}, nil)
@@ -395,8 +395,8 @@ func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 	return err
 }
 
-// alternatingGaps books two scope keys for a second without a gap, and takes every second booking
-// back, of the one those that the other keeps: who needs both finds no place before their end.
+// alternatingGaps books two scope keys for a second without a gap. Then it takes back every second booking of each key,
+// the even ones of one key and the odd ones of the other: a job that needs both keys finds no place before their end.
 func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error {
 	const bookings = 1000
 	one := throttle.Limit{Units: 1, Window: time.Millisecond, Precision: throttle.Exact}

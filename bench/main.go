@@ -3,17 +3,15 @@
 //
 //	cd bench && go run .
 //
-// It prints as it goes, in sections that -only picks from; -list names them. The section
-// scale, which sizes a Redis, runs only if -only picks it. Below each stand the figures that
-// this project has set itself, and whether they are reached. Rows take turns for several
-// rounds, and a figure is the median of its rounds; a ratio is the median of the ratios of
-// rows that ran next to each other. The CPU time of a server is what the system says of its
-// process.
+// It prints results as they come, in sections that -only selects from; -list names them. The section scale, which sizes
+// a Redis, runs only if -only selects it. Below each section are the goals that this project has set itself, and
+// whether they are reached. Rows take turns for several rounds, and a figure is the median of its rounds; a ratio is
+// the median of the ratios of rows that ran next to each other. The CPU time of a server is what the system reports for
+// its process.
 //
-// A core that sleeps between two calls makes each of them dearer, so most rows run
-// "awake": with a process of the lowest priority spinning on each core. Rows that run
-// without say "idle". Use a machine that does nothing else; on another one read the
-// ratios.
+// A core that sleeps between two calls makes each of them dearer, so most rows run "awake": with a process of the
+// lowest priority that spins on each core. Rows without it are named "idle". Use a machine that does nothing else; on
+// another machine compare the ratios.
 package main
 
 import (
@@ -40,7 +38,7 @@ type options struct {
 	full, strict bool
 }
 
-// defaults are for about three minutes; -full takes what the documents' figures do.
+// defaults are sizes for a run of about three minutes; -full takes the sizes of the documents' figures.
 var (
 	defaults = options{calls: 4000, rounds: 5, tasks: 4000, jobs: 1200, plans: 50_000, waiting: 100_000}
 	fully    = options{calls: 10_000, rounds: 7, tasks: 10_000, jobs: 4000, plans: 50_000, waiting: 100_000}
@@ -85,7 +83,7 @@ func main() {
 	}
 }
 
-// takeFull takes the larger numbers where no flag says otherwise.
+// takeFull takes the larger sizes, except those that a flag sets.
 func (o *options) takeFull() {
 	said := make(map[string]bool)
 	flag.Visit(func(f *flag.Flag) { said[f.Name] = true })
@@ -170,12 +168,12 @@ var errMissed = errors.New("goals missed")
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, "  "+format+"\n", args...) }
 
-// most says whether a figure is at most its goal.
+// most prints whether a figure is at most its goal.
 func (b *bench) most(what string, got, goal float64) {
 	b.verdict(what, "at most", got, goal, got <= goal)
 }
 
-// least says whether a figure is at least its goal.
+// least prints whether a figure is at least its goal.
 func (b *bench) least(what string, got, goal float64) {
 	b.verdict(what, "at least", got, goal, got >= goal)
 }

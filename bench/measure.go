@@ -17,8 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// server is a Redis of a section's own, and what is asked of it and of the system about
-// it.
+// server is the Redis of one section, with the means to measure it.
 type server struct {
 	*redistest.Server
 	control *redis.Client
@@ -33,7 +32,7 @@ func startServer(ctx context.Context) (*server, error) {
 	return watch(ctx, process)
 }
 
-// watch returns a server of a process, which it closes if that fails.
+// watch returns a server for a process. If that fails, it closes the process.
 func watch(ctx context.Context, process *redistest.Server) (*server, error) {
 	s := &server{Server: process, control: redis.NewClient(&redis.Options{Addr: process.Addr, PoolSize: 2})}
 	info, err := s.control.Info(ctx, "server").Result()
@@ -78,8 +77,8 @@ func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 64, ContextTimeoutEnabled: true})
 }
 
-// cpu is the server's CPU time so far: of all its threads, as the system has it, or where
-// there is no /proc, as the server has asked the system.
+// cpu returns the server's CPU time so far: that of all its threads according to /proc, or where there is no /proc,
+// what the server reports.
 func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	threads, err := filepath.Glob("/proc/" + s.pid + "/task/*/schedstat")
 	if err != nil || len(threads) == 0 {
@@ -107,9 +106,9 @@ func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	return all, nil
 }
 
-// spent is what something took.
+// spent is what a measured function took.
 type spent struct {
-	took, cpu, scripts time.Duration // cpu: of the server; scripts: of that in scripts
+	took, cpu, scripts time.Duration // cpu: of the server; scripts: the part of cpu in scripts
 	evalshas, commands float64       // commands: those in scripts too
 }
 
@@ -140,7 +139,7 @@ func (s *server) during(ctx context.Context, f func() error) (spent, error) {
 	return is, err
 }
 
-// count reads what the server says of its commands.
+// count reads the server's statistics of its commands.
 func (is *spent) count(stats string) error {
 	for line := range strings.Lines(stats) {
 		rest, command := strings.CutPrefix(line, "cmdstat_")
@@ -165,7 +164,7 @@ func (is *spent) count(stats string) error {
 	return nil
 }
 
-// field is the text that follows name, up to the line's end.
+// field returns the text that follows name, up to the line's end.
 func field(text, name string) (string, error) {
 	_, rest, found := strings.Cut(text, name)
 	if !found {
@@ -183,7 +182,7 @@ func number(text, name string) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// together calls f for 0 to n-1, so many at a time, and returns how long each took.
+// together calls f for 0 to n-1, in so many goroutines at a time as callers says, and returns how long each call took.
 func together(n, callers int, f func(i int) error) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	failed := make([]error, callers)
@@ -209,7 +208,7 @@ func median(values []float64) float64 {
 	return (sorted[len(sorted)/2] + sorted[(len(sorted)-1)/2]) / 2
 }
 
-// p50 is the median of durations, in µs.
+// p50 returns the median of durations, in µs.
 func p50(took []time.Duration) float64 {
 	return micros(slices.Sorted(slices.Values(took))[len(took)/2])
 }

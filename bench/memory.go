@@ -12,8 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// memory says how many bytes and keys things take, by the server's memory before and
-// after.
+// memory prints how many bytes and keys each kind of state takes, by the server's memory before and after.
 func memory(ctx context.Context, b *bench) error {
 	return withServer(ctx, func(s *server) error {
 		client := s.client()
@@ -68,7 +67,7 @@ func (b *bench) waitingMemory(ctx context.Context, s *server, client *redis.Clie
 	return nil
 }
 
-// tenantMemory lets many tenants use so many units each.
+// tenantMemory lets each of many tenants use a number of units.
 func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant limits,
 	units int) (bytes, keys float64, err error) {
 	const many = 1000
@@ -93,11 +92,11 @@ func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant l
 		}
 		return nil
 	})
-	// To a hundredth: what the process publishes of itself is a key too, and may come meanwhile.
+	// Keys are rounded to a hundredth: the key with what the process publishes about itself may appear meanwhile.
 	return bytes / many, math.Round(100*keys/many) / 100, err
 }
 
-// memory is a figure of the server about its memory, in bytes.
+// memory returns a figure of the server about its memory, in bytes.
 func (s *server) memory(ctx context.Context, name string) (float64, error) {
 	info, err := s.control.Info(ctx, "memory").Result()
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *server) memory(ctx context.Context, name string) (float64, error) {
 	return number(info, name)
 }
 
-// used is how many bytes and keys more there are after f.
+// used returns how many bytes and keys f adds.
 func used(ctx context.Context, s *server, f func() error) (bytes, keys float64, err error) {
 	ask := func() (bytes, keys float64, err error) {
 		if bytes, err = s.memory(ctx, "used_memory:"); err != nil {

@@ -113,14 +113,14 @@ func throttlesOn(ctx context.Context, client redis.UniversalClient, names []stri
 	return ts, nil
 }
 
-// load is how fast decisions were made, and what they took.
+// load is how fast decisions were made, and what they cost.
 type load struct {
 	perSecond, calls, cpu float64       // calls: per decision; cpu: µs of all servers per decision
 	cores                 []float64     // the part of a core that each server took
 	slowest               time.Duration // the longest time from a question to its decision
 }
 
-// ask has each throttle decide for a number of jobs.
+// ask makes each throttle decide for a number of jobs.
 func (ts *throttles) ask(ctx context.Context, servers []*server, each int) (is load, err error) {
 	before, err := cpuOf(ctx, servers)
 	if err != nil {
@@ -183,7 +183,7 @@ func (ts *throttles) untilDecided(ctx context.Context, th *throttle.Throttle, j 
 	}
 }
 
-// failures says how often Redis could not decide, for each kind of failure.
+// failures returns a text with how often Redis could not decide, for each kind of failure.
 func (ts *throttles) failures() string {
 	all := make([]string, 0, len(ts.away))
 	for _, failure := range slices.Sorted(maps.Keys(ts.away)) {
@@ -301,7 +301,7 @@ func (c *cluster) nodeOf(slot int) int {
 	return slot * clusterNodes / clusterSlots
 }
 
-// slot is the slot of a throttle.
+// slot returns the slot of a throttle.
 func (c *cluster) slot(ctx context.Context, name string) (int, error) {
 	slot, err := c.client.ClusterKeySlot(ctx, "{"+name+"}").Result()
 	return int(slot), err

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// writePage writes a page of what was printed, with the machine, the versions and the date,
-// and how it is made again.
+// writePage writes a page with the printed figures, the machine, the versions and the date, and the command that makes
+// it again.
 func writePage(ctx context.Context, file string, full bool, printed string) error {
 	command := "`make benchmarks`"
 	if !full {

@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// tenants is the number of tenants, of which decisions take one after the other.
+// tenants is the number of tenants. Decisions take the tenants in turn.
 const tenants = 10_000
 
 // The limits per minute of the rows whose jobs all have room. They are the same for each limiter.
@@ -53,7 +53,7 @@ func redisRateTwice(client *redis.Client) limiter {
 //go:embed log.lua
 var logText string
 
-// sortedSetLog is the sliding log that keeps one member per unit.
+// sortedSetLog returns a limiter with a sliding log that keeps one member per unit.
 func sortedSetLog(client *redis.Client) limiter {
 	script := redis.NewScript(logText)
 	return limiter{"sorted-set log", func(ctx context.Context, i int) error {
@@ -111,7 +111,7 @@ func job(id, tenant string) throttle.Job {
 	return throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": tenant}}
 }
 
-// ask reserves for a job that has room.
+// ask reserves for a job, and returns an error if it has no room.
 func ask(ctx context.Context, th *throttle.Throttle, job throttle.Job) error {
 	got, err := th.Reserve(ctx, job)
 	if err == nil && got.Outcome != throttle.Granted {

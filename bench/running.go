@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// The handlers take 50 ms, up to half of that more or less. The window lets as many jobs start on
-// average as the running limit.
+// The handlers take between 25 and 75 ms, 50 ms on average. The window lets as many jobs start on average as the
+// running limit.
 const (
 	runningPlaces  = 10
 	runningServers = 4

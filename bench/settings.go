@@ -42,8 +42,8 @@ func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
 	return drive(ctx, th, 2*time.Second)
 }
 
-// longTails starts 950 jobs under so many scopes, each in a sub-window of its own. It renews half of them, and ends
-// nearly all.
+// longTails returns a setting that starts 950 jobs under a number of scopes, each job in a sub-window of its own. It
+// renews half of them, and ends nearly all.
 func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Client) error {
 	return func(ctx context.Context, _ *bench, client *redis.Client) error {
 		const places, lease = 950, 20 * time.Second // the last job starts before the first lease ends
@@ -119,7 +119,7 @@ func busyTenants(ctx context.Context, _ *bench, client *redis.Client) error {
 	return nil
 }
 
-// longIDs asks for jobs with IDs near the longest that is allowed, and with longer ones.
+// longIDs asks for jobs with IDs of nearly the greatest length that is allowed, and with longer ones.
 func longIDs(ctx context.Context, _ *bench, client *redis.Client) error {
 	th, err := open(client, "ids", limits{throttle.PerMinute(100)}, limits{throttle.PerSecond(1000)}, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func longIDs(ctx context.Context, _ *bench, client *redis.Client) error {
 	return nil
 }
 
-// manyLimits has jobs of all weights wait under as many limits as a throttle may have.
+// manyLimits makes jobs of all weights wait under as many limits as a throttle may have.
 func manyLimits(ctx context.Context, _ *bench, client *redis.Client) error {
 	const scopes, windows, units = 8, 8, 100
 	all := make([]throttle.Scope, scopes)
@@ -200,7 +200,8 @@ func raisedFar(ctx context.Context, _ *bench, client *redis.Client) error {
 	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, "tenant", "acme", time.Hour))
 }
 
-// manyStanding has many tenants wait with a job of a lower priority, so that each has a tag under the key of all.
+// manyStanding makes many tenants wait with a job of a lower priority each, so that each has a tag under the global
+// key.
 func manyStanding(ctx context.Context, b *bench, client *redis.Client) error {
 	th, err := open(client, "standing", limits{throttle.PerSecond(100)}, limits{throttle.PerHour(100)}, nil)
 	if err != nil {

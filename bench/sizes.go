@@ -16,12 +16,11 @@ import (
 // sizeKeys is how many scope keys have each limit.
 const sizeKeys = 100
 
-// A limit is filled in so many steps, one for each hundredth of its window.
+// sizeSteps is the number of steps in which a limit is filled, one for each hundredth of its window.
 const sizeSteps = 100
 
-// size is one limit, in both limiters. What a limit costs goes by its units and by how much of its
-// window has charges, and not by how long the window is: so all windows are the same here, and
-// short enough to fill.
+// size is one limit, in both limiters. The cost of a limit depends on its units and on how much of its window has
+// charges, not on the length of the window. So all windows here have the same length, short enough to fill.
 type size struct {
 	name     string
 	units    int64
@@ -32,7 +31,7 @@ type size struct {
 	ours, theirs sizeFigures
 }
 
-// sizeFigures are of one limiter under one limit, an entry per round.
+// sizeFigures are the figures of one limiter under one limit, one entry per round.
 type sizeFigures struct {
 	cpu     []float64 // µs of the server, per decision
 	bytes   float64   // per scope key
@@ -75,7 +74,7 @@ func sizesOfLimits(ctx context.Context, b *bench) error {
 	})
 }
 
-// fill has each scope key of each limit charged a hundredth of it in each hundredth of the window.
+// fill charges each scope key, in each hundredth of the window, a hundredth of its limit.
 func fill(ctx context.Context, all []*size, window time.Duration) error {
 	for range sizeSteps {
 		began := time.Now()
@@ -91,8 +90,8 @@ func fill(ctx context.Context, all []*size, window time.Duration) error {
 	return nil
 }
 
-// topUp charges hundredths of the limit, so many at most, to each scope key, as long as there is
-// room; and all that there is in redis_rate, whose bucket fills again all the time.
+// topUp charges hundredths of the limit, at most steps of them, to each scope key, as long as there is room. In
+// redis_rate, whose bucket refills all the time, it charges everything that is there.
 func (of *size) topUp(ctx context.Context, steps int) error {
 	part := max(1, of.units/sizeSteps)
 	for range steps {
@@ -121,7 +120,7 @@ func (of *size) topUp(ctx context.Context, steps int) error {
 	return nil
 }
 
-// job is one of the i-th scope key in turn that starts within a time or not at all.
+// job returns a job of the i-th scope key in turn that starts within a time or not at all.
 func (of *size) job(id string, i int, weight int64, within time.Duration) throttle.Job {
 	now := time.Now()
 	j := job(id+strconv.Itoa(i)+"-"+strconv.FormatInt(now.UnixNano(), 36), "tenant-"+strconv.Itoa(i%sizeKeys))
@@ -145,7 +144,7 @@ func isRefused(err error) (bool, error) {
 	return false, err
 }
 
-// measureBytes adds up what the server says of the keys of both limiters.
+// measureBytes adds up the server's figures for the keys of both limiters.
 func (of *size) measureBytes(ctx context.Context, client *redis.Client) error {
 	for pattern, bytes := range map[string]*float64{
 		"thr:{" + of.throttle.Name() + "}:*tenant-*":                 &of.ours.bytes,
@@ -169,8 +168,8 @@ func (of *size) measureBytes(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-// roundOfSizes decides under each limit in turn, in both limiters. What has left the windows
-// meanwhile is charged again before it.
+// roundOfSizes decides under each limit in turn, in both limiters. Before each decision it charges again what has left
+// the windows meanwhile.
 func (b *bench) roundOfSizes(ctx context.Context, s *server, all []*size) error {
 	calls := max(1, b.calls/4)
 	for _, of := range all {

@@ -41,7 +41,7 @@ func tasks(ctx context.Context, b *bench) error {
 	})
 }
 
-// tasksPerSecond is measured from the first handler that runs.
+// tasksPerSecond returns how many tasks run in a second, measured from the first handler that runs.
 func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSecond float64, err error) {
 	client := s.client()
 	defer func() { err = errors.Join(err, client.Close()) }()
@@ -96,7 +96,7 @@ func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSeco
 	}
 }
 
-// tenantTask is the i-th of many tenants' tasks in turn.
+// tenantTask returns the i-th task. The tenants own the tasks in turn.
 func tenantTask(i int) *asynq.Task {
 	return worker.NewTask("bench", nil, map[string]string{"tenant": "tenant-" + strconv.Itoa(i%1000)})
 }
@@ -105,8 +105,8 @@ func tenantJob(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	return throttle.Job{Weight: 1, Keys: map[string]string{"tenant": task.Headers()["tenant"]}}, nil
 }
 
-// enqueuers is how many goroutines enqueue at a time where several do: as many as
-// worker.Client.EnqueueAll has.
+// enqueuers is how many goroutines enqueue at a time in the rows with several: the same number as in
+// worker.Client.EnqueueAll.
 const enqueuers = 16
 
 // plan enqueues the same tasks planned in one EnqueueAll, and by asynq's own client, one

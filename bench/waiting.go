@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// few is how many jobs wait in line in the rows that those with many are compared with.
+// few is how many jobs wait in line in the rows with which those with many jobs are compared.
 const few = 100
 
 // line is a throttle with jobs in line.
@@ -35,7 +35,7 @@ func (l *line) job(n int) throttle.Job {
 	return j
 }
 
-// fill lets jobs join, many at a time. It is paused meanwhile, so that all of them wait.
+// fill lets jobs join, many at a time. The throttle is paused meanwhile, so that all of them wait.
 func (l *line) fill(ctx context.Context, jobs int) error {
 	if _, err := inspect.New(l.throttle).Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour)); err != nil {
 		return err
@@ -58,13 +58,13 @@ func (l *line) fill(ctx context.Context, jobs int) error {
 	return err
 }
 
-// steps are what happens to a job that waits.
+// steps are the steps of a job that waits.
 var steps = []string{"joining the line", "being pulled", "being redeemed"}
 
 // turn is how many jobs join, are pulled and start in turn.
 const turn = 200
 
-// waiting compares what each step of a job in line takes, with few that wait and many.
+// waiting compares what each step of a job in line costs, with few waiting jobs and with many.
 func waiting(ctx context.Context, b *bench) error {
 	return withAwakeServer(ctx, func(s *server, client *redis.Client) error {
 		lines := make([]*line, 2)
@@ -102,10 +102,10 @@ func waiting(ctx context.Context, b *bench) error {
 	})
 }
 
-// turn lets jobs join, be pulled and start, and says what each step took the server.
+// turn lets jobs join, be pulled and start, and returns what each step cost the server.
 func (l *line) turn(ctx context.Context, s *server) (map[string]float64, error) {
 	took := make(map[string]float64)
-	// Those of the last turn have gone.
+	// The jobs of the last turn have gone.
 	if err := l.settled(ctx); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (l *line) settled(ctx context.Context) error {
 	return errors.New("jobs are booked and do not end")
 }
 
-// pull has at least so many jobs booked.
+// pull pulls until at least the given number of jobs is booked.
 func (l *line) pull(ctx context.Context, jobs int) (booked []throttle.Reservation, err error) {
 	for range 20 * jobs {
 		pulled, err := l.driver.Pull(ctx)

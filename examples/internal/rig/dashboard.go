@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// ServeDashboard serves the pages about a throttle where -dashboard says, until Close, and
-// says where that is. They allow changes.
+// ServeDashboard serves the pages about a throttle at the address of -dashboard until Close, and prints their address.
+// The pages allow changes.
 func (p *Program) ServeDashboard(ctx context.Context, name string, stats func() worker.Stats) error {
 	if p.Dashboard == "" {
 		return nil

@@ -24,7 +24,7 @@ type Options struct {
 	JSON    bool
 	Workers int
 	Queue   string // asynq queue; empty for one named after what is to be done
-	// Dashboard is host:port on loopback; empty for none.
+	// Dashboard is the host:port on loopback for the dashboard; empty for none.
 	Dashboard string
 	Verbose   bool
 }
@@ -32,8 +32,8 @@ type Options struct {
 // errUsage means that the flag package has already printed what is wrong.
 var errUsage = errors.New("usage")
 
-// Flags returns a flag set with the flags of every example. what names the jobs, such as
-// "mails"; again says what another queue does.
+// Flags returns a flag set with the flags of every example. what names the jobs, such as "mails"; again describes the
+// effect of another queue.
 func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	flags.SetOutput(p.Stderr)

@@ -44,7 +44,7 @@ func ParseLimits(text string, names ...string) ([]throttle.Scope, error) {
 	return scopes, nil
 }
 
-// LimitsOf is the limits of a scope; none if it is not there.
+// LimitsOf returns the limits of the scope with a name, and none if there is no such scope.
 func LimitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
 	if scope := find(scopes, name); scope != nil {
 		return scope.Limits
@@ -52,7 +52,7 @@ func LimitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
 	return nil
 }
 
-// MarginOf is the least margin of scopes, or 0 if there are none.
+// MarginOf returns the least margin of scopes, or 0 if there are none.
 func MarginOf(scopes []throttle.Scope) time.Duration {
 	if len(scopes) == 0 {
 		return 0

@@ -27,7 +27,7 @@ type Client struct {
 type Answer struct {
 	Status int
 	Header http.Header
-	Text   string // of the completion
+	Text   string // the text of the completion
 	Usage  *Usage // nil if the provider did not name it
 	Reason string // why there is no completion, in the provider's words
 }

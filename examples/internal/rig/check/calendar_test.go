@@ -69,7 +69,7 @@ func TestOpeningsAgreeWithTheClock(t *testing.T) {
 	}
 }
 
-// paris is an instant by the clock of Paris.
+// paris returns an instant by the clock of Paris, in microseconds since 1970.
 func paris(t *testing.T, text string) int64 {
 	t.Helper()
 	at, err := time.ParseInLocation("2006-01-02 15:04:05", text, zoneOf("Europe/Paris"))

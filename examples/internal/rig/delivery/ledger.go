@@ -345,7 +345,7 @@ type Report struct {
 	of result
 }
 
-// Report says what became of the mails. A run that failed is not well.
+// Report reports what became of the mails. If failed is not nil, the run is not well.
 func (l *Ledger) Report(failed error) *Report {
 	r := l.result()
 	r.firstCome = firstCome(r)

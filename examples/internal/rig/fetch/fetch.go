@@ -1,8 +1,8 @@
 // Package fetch requests pages: of a body no more than was charged for it, and from no
 // address that is not public.
 //
-// It is no part of the example for its size. What of it the throttle needs is how much was
-// sent: Answer.Sent.
+// It is not part of the example because of its size. The throttle needs one figure of it, how much was sent:
+// Answer.Sent.
 package fetch
 
 import (
@@ -21,17 +21,15 @@ import (
 // How a page is fetched.
 const (
 	connectTimeout = 5 * time.Second
-	// OnTheWay is what a server may have sent of a body when the reading stops, in
-	// kilobytes: it fills the buffers of both sides. It is charged with every page,
-	// and settled where a page was cut.
+	// OnTheWay is how many kilobytes of a body a server may have sent beyond the bytes that were read when the reading
+	// stops: they fill the buffers of both sides. It is charged with every page, and settled if a page was cut.
 	OnTheWay = 32
 )
 
-// Kilobyte is so many bytes.
+// Kilobyte is the number of bytes in a kilobyte.
 const Kilobyte = 1 << 10
 
-// Kilobytes is a size in whole kilobytes, rounded up; at least one, since no
-// request is for nothing.
+// Kilobytes returns a size in whole kilobytes, rounded up; at least one, because no request is free.
 func Kilobytes(bytes int64) int64 { return max(1, (bytes+Kilobyte-1)/Kilobyte) }
 
 // Answer is what a server said to one request.
@@ -46,7 +44,7 @@ type Answer struct {
 	Huge   bool   // for it unpacks to more than it may
 }
 
-// Location is where a redirect leads to, as it stands; empty of other answers.
+// Location returns the target of a redirect as the header has it, and nothing for other answers.
 func (a *Answer) Location() string {
 	switch a.Status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
@@ -69,8 +67,7 @@ type Fetcher struct {
 	agent  string // the User-Agent header
 }
 
-// New returns a fetcher that connects where a resolver says. The timeout is of one
-// request, the body included.
+// New returns a fetcher that connects where a resolver says. The timeout is for one request, including its body.
 func New(r *Resolver, agent string, timeout time.Duration) *Fetcher {
 	return &Fetcher{agent: agent, Client: &http.Client{
 		Timeout: timeout, // of all of it, the body included
@@ -90,14 +87,14 @@ func New(r *Resolver, agent string, timeout time.Duration) *Fetcher {
 // Close ends the connections that are kept.
 func (f *Fetcher) Close() { f.Client.CloseIdleConnections() }
 
-// Condition is what a page was the last time, for a request that is answered by
-// 304 if it still is.
+// Condition is the state of a page at its last answer. A request with it is answered by 304 if the page has not
+// changed.
 type Condition struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
 }
 
-// ConditionOf is the condition to ask for an answer's page again.
+// ConditionOf returns the condition with which to request an answer's page again.
 func ConditionOf(a *Answer) Condition {
 	return Condition{ETag: a.Header.Get("ETag"), Modified: a.Header.Get("Last-Modified")}
 }
@@ -109,8 +106,8 @@ type Bounds struct {
 	Part     bool  // a part of a longer body is of use
 }
 
-// Fetch requests u and reads its body within bounds. The answer may be there even
-// with an error: as far as it came.
+// Fetch requests u and reads its body within bounds. With an error it may still return the part of the answer that
+// came.
 func (f *Fetcher) Fetch(ctx context.Context, u *url.URL, last Condition, most Bounds) (*Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {

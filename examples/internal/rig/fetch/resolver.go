@@ -13,15 +13,15 @@ import (
 // resolvedFor is how long an address is used before it is looked up anew.
 const resolvedFor = 5 * time.Minute
 
-// ErrForbiddenAddress says that a host's address is none of the public network: a
-// link may lead to one to make the crawler fetch what only it can reach.
+// ErrForbiddenAddress says that a host's address is not public. A link may lead to such an address to make the crawler
+// fetch what only the crawler can reach.
 var ErrForbiddenAddress = errors.New("leads to an address that is not public")
 
 // Resolver finds the address of a host, and connects to no other. It is safe for
 // concurrent use.
 type Resolver struct {
-	// own is the bundled web's addresses and where they really listen: a machine
-	// may have 127.0.0.1 alone. They are the only ones allowed that are not public.
+	// Own maps the addresses of the bundled web to the addresses at which it really listens, since a machine may have
+	// 127.0.0.1 alone. No other addresses are allowed that are not public.
 	Own    map[netip.Addr]string
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
@@ -41,8 +41,7 @@ func NewResolver() *Resolver {
 	}}
 }
 
-// Address is where requests to a host go: the first of its addresses, which has
-// to be public.
+// Address returns where requests to a host go: the first of its addresses, which has to be public.
 func (r *Resolver) Address(ctx context.Context, host string) (netip.Addr, error) {
 	r.mu.Lock()
 	one, found := r.known[host]
@@ -74,8 +73,8 @@ func (r *Resolver) Address(ctx context.Context, host string) (netip.Addr, error)
 	return addr, nil
 }
 
-// dial connects to a host. The address is looked at here too, where the connection
-// is made, so that no way around the check is left.
+// dial connects to a host. The address is checked here too, where the connection is made, so that no way around the
+// check is left.
 func (r *Resolver) dial(ctx context.Context, network, hostport string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -99,8 +98,8 @@ func (r *Resolver) dial(ctx context.Context, network, hostport string) (net.Conn
 	return conn, nil
 }
 
-// notPublic is what IANA has set apart besides what package netip knows of: for
-// networks inside, for tests and examples, and addresses that hold an IPv4 one.
+// notPublic are the address ranges that IANA has set apart and package netip does not know: for internal networks, for
+// tests and examples, and addresses that contain an IPv4 address.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"),

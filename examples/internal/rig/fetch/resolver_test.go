@@ -30,7 +30,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// F66: nothing connects to an address inside, by whatever name.
+// F66: the fetcher connects to no internal address, whatever name leads there.
 func TestResolverRefusesPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{
@@ -57,7 +57,7 @@ func TestResolverRefusesPrivateAddresses(t *testing.T) {
 	}
 }
 
-// A name that changes its address is looked at again where the connection is made.
+// A name whose address changes is checked again when the connection is made.
 func TestResolverRefusesRebinding(t *testing.T) {
 	t.Parallel()
 	answers := []string{"8.8.8.8", "10.0.0.5"}

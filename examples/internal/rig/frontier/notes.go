@@ -18,7 +18,7 @@ type HostNotes struct {
 	Delay   time.Duration `json:"delay,omitempty"`   // its Crawl-delay
 }
 
-// Notes is what is known about a host. Only its turn changes it.
+// Notes returns what is known about a host. Only the host's turn changes it.
 func (f *Frontier) Notes(ctx context.Context, host string) (HostNotes, error) {
 	var notes HostNotes
 	text, err := f.rdb.HGet(ctx, f.Key("hosts"), host).Bytes()
@@ -43,7 +43,7 @@ func (f *Frontier) setNotes(ctx context.Context, host string, notes HostNotes) e
 	return f.rdb.HSet(ctx, f.Key("hosts"), host, text).Err()
 }
 
-// Delays is the Crawl-delay of each host that has one.
+// Delays returns the Crawl-delay of each host that has one.
 func (f *Frontier) Delays(ctx context.Context) (map[string]time.Duration, error) {
 	texts, err := f.rdb.HGetAll(ctx, f.Key("hosts")).Result()
 	if err != nil {
@@ -62,7 +62,7 @@ func (f *Frontier) Delays(ctx context.Context) (map[string]time.Duration, error)
 	return delays, nil
 }
 
-// robots is the robots.txt of an origin; false if it is not known, or too old.
+// robots returns the robots.txt of an origin, and false if it is not known or too old.
 func (f *Frontier) robots(ctx context.Context, origin string) (string, bool, error) {
 	text, err := f.rdb.Get(ctx, f.Key("robots:"+origin)).Result()
 	if errors.Is(err, redis.Nil) {

@@ -43,7 +43,7 @@ type Page struct {
 	By     string `json:"by,omitempty"`     // the process in which it ended, the first time
 }
 
-// Location is the page's URL, which was canonical when the page was made.
+// Location returns the page's URL, which was canonical when the page was made.
 func (p *Page) Location() (*url.URL, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *Page) Location() (*url.URL, error) {
 	return u, nil
 }
 
-// Target is the URL to request for it.
+// Target returns the URL to request for the page: where its robots.txt has moved to, or else its own URL.
 func (p *Page) Target() (*url.URL, error) {
 	if p.MovedTo != "" {
 		return url.Parse(p.MovedTo)

@@ -277,8 +277,8 @@ func (w *Walk) remember(ctx context.Context, host string, a *fetch.Answer) error
 	return nil
 }
 
-// fetched ends a page that was read, and makes those known that it links to. A start
-// page takes a second turn, the last of its host: to see whether it has changed.
+// fetched ends a page that was read, and adds the pages that it links to. A start page takes a second turn, the last of
+// its host, to see whether it has changed.
 func (w *Walk) fetched(ctx context.Context, t *Turn, from *url.URL, a *fetch.Answer) error {
 	if a.IsHTML() && t.Page.Depth < w.bounds.Depth {
 		for _, link := range link.Of(from, a.Body) {
@@ -296,8 +296,8 @@ func (w *Walk) fetched(ctx context.Context, t *Turn, from *url.URL, a *fetch.Ans
 	return w.ended(ctx, t)
 }
 
-// redirected ends a page that is somewhere else. That is a page of its own: in the
-// line of its own host, under the rules and limits of that.
+// redirected ends a page that is somewhere else. The target is a page of its own: in the line of its own host, under
+// that host's rules and limits.
 func (w *Walk) redirected(ctx context.Context, p *Page, from *url.URL, a *fetch.Answer) error {
 	to, reason := link.Resolve(from, a.Location())
 	switch {

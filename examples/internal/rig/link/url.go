@@ -77,7 +77,7 @@ func canonicalHost(u *url.URL) error {
 	return nil
 }
 
-// asciiName is a host name as it is looked up, without a final dot.
+// asciiName returns a host name in the form in which it is looked up, without a final dot.
 func asciiName(name string) (string, error) {
 	ascii, err := idna.Lookup.ToASCII(name)
 	ascii = strings.TrimSuffix(ascii, ".")
@@ -156,8 +156,7 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// Site is the registrable domain of a host: what one owner has. Of an address
-// it is the address.
+// Site returns the registrable domain of a host, which belongs to one owner. For an address it returns the address.
 func Site(u *url.URL) string {
 	name := u.Hostname()
 	if _, err := netip.ParseAddr(name); err == nil {

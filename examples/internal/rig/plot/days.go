@@ -69,7 +69,7 @@ func (d Days) legend() string {
 	return d.Quota.String()
 }
 
-// allowed is the line of the quota, which goes up with each step of a ramp.
+// allowed returns the line of the quota, which goes up with each step of a ramp.
 func (d Days) allowed(end float64) *plotter.Line {
 	var points plotter.XYs
 	for i, one := range d.Allowed {
@@ -109,7 +109,7 @@ func (d Days) hours(end float64) (bins []plotter.HistogramBin, top float64) {
 	return bins, top
 }
 
-// soFar is the line of the units so far in each period.
+// soFar returns the line of the units so far in each period.
 func (d Days) soFar(end float64) *plotter.Line {
 	points := plotter.XYs{{X: 0, Y: 0}}
 	sum, anew := 0.0, d.Anew

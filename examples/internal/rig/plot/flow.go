@@ -12,9 +12,8 @@ import (
 // Moment is some units at an instant.
 type Moment struct{ At, Units float64 }
 
-// Flow shows the units that have arrived and started so far, and dashed those that
-// would have under another rule. Each is in order; what is empty is left out but for
-// the first two.
+// Flow shows the units that have arrived and started so far and, dashed, the units that would have started under
+// another rule. Each list is in order. An empty list has no line, except for the first two.
 type Flow struct {
 	Title            string
 	Arrived, Started []Moment

@@ -14,9 +14,8 @@ import (
 // Pause is a time in which nothing may start.
 type Pause struct{ From, Until float64 }
 
-// Rates shows the units of each second, and the limits: a line for those of up to a
-// second, a dashed one for the average that a longer allows, and none for a quota or hours.
-// Pauses are shaded.
+// Rates shows the units of each second, and the limits: a line for each limit of up to a second, a dashed line for the
+// average that a longer limit allows, and none for a quota or hours. Pauses are shaded.
 type Rates struct {
 	Title, Unit string
 	Moments     []Moment
@@ -45,7 +44,7 @@ func (r Rates) draw(end float64) (*plot.Plot, error) {
 			}
 		}
 	}
-	// The room above the highest line is the legend's.
+	// The legend takes the room above the highest line.
 	p.Y.Min, p.Y.Max = 0, top*(1.12+0.19*float64(len(lines)))
 	if err := shade(p, r.Pauses, end); err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func shade(p *plot.Plot, pauses []Pause, end float64) error {
 	return nil
 }
 
-// bins is the units of each second, and the most of them; at least 1.
+// bins returns the units of each second, and the units of the fullest second, at least 1.
 func (r Rates) bins(end float64) (bins []plotter.HistogramBin, top float64) {
 	bins, top = make([]plotter.HistogramBin, int(end)), 1
 	for i := range bins {

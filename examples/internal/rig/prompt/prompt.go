@@ -10,7 +10,7 @@ import (
 // Kind tells how soon an answer is wanted.
 type Kind string
 
-// A person waits for the answer to an interactive prompt; nobody does for a batch's.
+// A person waits for the answer to an interactive prompt; nobody waits for the answer to a batch prompt.
 const (
 	Interactive Kind = "interactive"
 	Batch       Kind = "batch"
@@ -26,13 +26,13 @@ type Prompt struct {
 	At        time.Duration `json:"-"`          // when it arrives, after the beginning
 }
 
-// Payload is the prompt as a task carries it.
+// Payload returns the prompt in the form in which a task carries it.
 func (p *Prompt) Payload() []byte {
 	payload, _ := json.Marshal(p) // of such a struct always
 	return payload
 }
 
-// Read is the prompt that a task carries.
+// Read returns the prompt that a task carries.
 func Read(payload []byte) (*Prompt, error) {
 	p := new(Prompt)
 	if err := json.Unmarshal(payload, p); err != nil {

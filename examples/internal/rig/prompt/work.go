@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Work is how much is asked.
+// Work says how many prompts are asked, by whom and when.
 type Work struct {
 	Jobs      int
 	Customers int
@@ -17,9 +17,9 @@ type Work struct {
 	Over      time.Duration // the time in which interactive prompts arrive
 }
 
-// Prompts draws the prompts of some work, by their arrival: the same for the same work. A
-// third of them is interactive and arrives at random; the others are there at the beginning.
-// Of these every third one is the first customer's, besides its part of the rest.
+// Prompts draws the prompts of some work, by their arrival: the same for the same work. A third of them is interactive
+// and arrives at random; the others are there at the beginning. Every third of the others belongs to the first
+// customer, in addition to its part of the rest.
 func (w Work) Prompts() []*Prompt {
 	random := rand.New(rand.NewPCG(w.Seed, 0))
 	all := make([]*Prompt, w.Jobs)
@@ -36,7 +36,7 @@ func (w Work) Prompts() []*Prompt {
 	return all
 }
 
-// customerOf is whose prompt is the one of a number.
+// customerOf returns the number of the customer who asks the i-th prompt.
 func (w Work) customerOf(i int, random *rand.Rand) int {
 	if i%6 == 1 {
 		return 0
@@ -44,7 +44,7 @@ func (w Work) customerOf(i int, random *rand.Rand) int {
 	return random.IntN(w.Customers)
 }
 
-// How long prompts are, in sentences, and the answers that they may have, in tokens.
+// The lengths of prompts, in sentences, and the most tokens of their answers.
 const (
 	leastQuestion, mostQuestion   = 2, 6
 	leastText, mostText           = 25, 45
@@ -53,7 +53,7 @@ const (
 	questionBegins, summaryBegins = "Answer in two sentences: ", "Summarise in five sentences: "
 )
 
-// fill draws what a prompt says, and when it arrives.
+// fill draws the text of a prompt, and when it arrives.
 func (w Work) fill(p *Prompt, random *rand.Rand) {
 	between := func(least, most int) int { return least + random.IntN(most-least+1) }
 	if p.Kind == Interactive {
@@ -80,7 +80,7 @@ var sentences = []string{
 	"Our support has told her to wait for five working days, which are over.",
 }
 
-// text is so many sentences.
+// text returns a number of sentences.
 func text(random *rand.Rand, number int) string {
 	drawn := make([]string, number)
 	for i := range drawn {
@@ -89,10 +89,10 @@ func text(random *rand.Rand, number int) string {
 	return strings.Join(drawn, " ")
 }
 
-// names are those of the first customers.
+// names are the names of the first customers.
 var names = []string{"acme", "globex", "initech", "hooli", "vandelay", "wonka"}
 
-// customer is the name of a customer.
+// customer returns the name of a customer.
 func customer(number int) string {
 	if number < len(names) {
 		return names[number]

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 )
 
-// answer is a completion on its way to a client. What it does not take cannot be told to
-// it either: errors of writing are of no use.
+// answer is a completion on its way to a client. If the client does not take it, nobody can tell the client so: errors
+// of writing are ignored.
 type answer struct {
 	to      http.ResponseWriter
 	id      string
@@ -20,7 +20,7 @@ type answer struct {
 	finish  string // why it ends where it does
 }
 
-// begin says that a stream follows, if it does.
+// begin sends the headers of a stream, if the answer is streamed.
 func (a *answer) begin() {
 	if a.request.Stream {
 		a.to.Header().Set("Content-Type", "text/event-stream")
@@ -28,7 +28,7 @@ func (a *answer) begin() {
 	}
 }
 
-// part streams the tokens from one to another.
+// part streams the tokens from one number to another.
 func (a *answer) part(from, to int64) {
 	if a.request.Stream {
 		each := int64(len(syllables[0]) + 1)
@@ -36,7 +36,7 @@ func (a *answer) part(from, to int64) {
 	}
 }
 
-// end says that it ends, and what it took.
+// end sends the end of the answer, with its usage.
 func (a *answer) end(used chat.Usage) {
 	if !a.request.Stream {
 		a.to.Header().Set("Content-Type", "application/json")
@@ -67,7 +67,7 @@ func (a *answer) reply(object string, used *chat.Usage, choices ...chat.Choice) 
 		Usage: used}
 }
 
-// fail answers that there is no completion.
+// fail answers with an error instead of a completion.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	kind := "invalid_request_error"
 	if status == http.StatusTooManyRequests {

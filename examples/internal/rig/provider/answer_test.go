@@ -49,7 +49,7 @@ func TestClientReadsBothForms(t *testing.T) {
 	}
 }
 
-// What a stream is made of, to the letter.
+// A stream, to the letter.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	r := prompt(20, 12)
@@ -87,8 +87,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// The same request to a provider of the same seed is answered the same, whatever came
-// before; others are not.
+// A provider of the same seed answers the same request in the same way, whatever came before; it answers other requests
+// differently.
 func TestCompletionsAreDrawnFromTheSeed(t *testing.T) {
 	t.Parallel()
 	say := func(p *provider.Provider, r chat.Request) string {

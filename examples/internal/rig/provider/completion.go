@@ -12,8 +12,8 @@ import (
 var syllables = []string{"lor", "ips", "dol", "sit", "ame", "con", "adi", "eli", "sed", "eiu", "tem", "inc", "lab",
 	"mag", "ali", "qui"}
 
-// drawing is the generator of the completion of a request: the same request to a provider
-// of the same seed has the same completion, whatever came before it.
+// drawing returns the generator for the completion of a request: the same request to a provider of the same seed has
+// the same completion, whatever came before it.
 func (p *Provider) drawing(r chat.Request) *rand.Rand {
 	hash := fnv.New64a()
 	for _, m := range r.Messages {
@@ -22,13 +22,12 @@ func (p *Provider) drawing(r chat.Request) *rand.Rand {
 	return rand.New(rand.NewPCG(p.options.Seed, hash.Sum64()))
 }
 
-// length is how many tokens a completion has that may have so many: between half of them
-// and all.
+// length returns how many tokens a completion has: between half of the most that it may have and all of them.
 func length(random *rand.Rand, most int64) int64 {
 	return max(1, most/2+random.Int64N(most-most/2+1))
 }
 
-// words is a text of so many tokens.
+// words returns a text of a number of tokens.
 func words(random *rand.Rand, tokens int64) string {
 	var text strings.Builder
 	for range tokens {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The headers in which OpenAI tells how much is left of its limits.
+// The headers in which OpenAI reports what is left of its limits.
 const (
 	headerLimit     = "x-ratelimit-limit-"
 	headerRemaining = "x-ratelimit-remaining-"
@@ -15,8 +15,7 @@ const (
 	ofTokens        = "tokens"
 )
 
-// tellLimits writes what is served now, what is left of it, and when all of it is there
-// again.
+// tellLimits writes what is served now, what is left of it, and when all of it is available again.
 func tellLimits(h http.Header, limits, used Limits, reset time.Duration) {
 	tell := func(of string, limit, used int64) {
 		h.Set(headerLimit+of, strconv.FormatInt(limit, 10))
@@ -27,10 +26,10 @@ func tellLimits(h http.Header, limits, used Limits, reset time.Duration) {
 	tell(ofTokens, limits.Tokens, used.Tokens)
 }
 
-// resetText is a time as OpenAI writes it, such as 120ms, 8.64s or 6m0s; rounded up.
+// resetText returns a time as OpenAI writes it, such as 120ms, 8.64s or 6m0s; rounded up.
 func resetText(d time.Duration) string { return roundUp(d, time.Millisecond).String() }
 
-// retryAfter is a time in whole seconds, rounded up; at least one.
+// retryAfter returns a time in whole seconds, rounded up; at least one.
 func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(int64(max(time.Second, roundUp(d, time.Second))/time.Second), 10)
 }

@@ -8,7 +8,7 @@ type Limits struct {
 	Tokens   int64
 }
 
-// part is a part of limits, at least one unit of each.
+// part returns a part of limits, at least one unit of each.
 func (l Limits) part(of float64) Limits {
 	return Limits{Requests: max(1, int64(of*float64(l.Requests))), Tokens: max(1, int64(of*float64(l.Tokens)))}
 }
@@ -20,8 +20,7 @@ type Incident struct {
 	Part        float64       // above 0, up to 1
 }
 
-// Limits is what the provider serves of a model at an instant. It returns false for a model
-// that there is not.
+// Limits returns what the provider serves of a model at an instant, and false for an unknown model.
 func (p *Provider) Limits(model string, at time.Time) (Limits, bool) {
 	m := p.models[model]
 	if m == nil {
@@ -33,7 +32,7 @@ func (p *Provider) Limits(model string, at time.Time) (Limits, bool) {
 	return m.limits, true
 }
 
-// Changes are the instants at which it begins to serve more or less, the earliest first.
+// Changes returns the instants at which the provider begins to serve more or less, the earliest first.
 func (p *Provider) Changes() []time.Time {
 	i := p.options.Incident
 	if i.From >= i.Until || i.Part == 1 {

@@ -50,9 +50,8 @@ func TestWindowsAreRight(t *testing.T) {
 	}
 }
 
-// play asks at random instants, no two of which are one, and none of which is one at which
-// an answer ends: they differ in their microseconds. It returns what each was told to
-// remain.
+// play sends requests at random instants. No two instants are equal, and none is the end of an answer: they differ in
+// their microseconds. It returns what the headers of each answer gave as remaining.
 func play(t *testing.T, p *provider.Provider, random *rand.Rand) map[string]string {
 	t.Helper()
 	remaining := make(map[string]string)
@@ -75,7 +74,7 @@ func play(t *testing.T, p *provider.Provider, random *rand.Rand) map[string]stri
 	return remaining
 }
 
-// expectRight works out from what came before a request whether it had room.
+// expectRight finds out from the earlier requests whether a request had room.
 func expectRight(t *testing.T, p *provider.Provider, before []provider.Request, r provider.Request, remaining string) {
 	t.Helper()
 	limits, _ := p.Limits("small", r.At)

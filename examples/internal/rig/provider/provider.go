@@ -27,17 +27,16 @@ type Options struct {
 	Window   time.Duration     // of all limits
 	Incident Incident
 	Seed     uint64 // of the completions
-	// FirstToken is how long a completion takes until its first token, and PerToken from
-	// each to the next. 0 is no time.
+	// FirstToken is how long a completion takes until its first token, and PerToken from each token to the next. 0 is
+	// no time.
 	FirstToken, PerToken time.Duration
 }
 
 // Provider is an http.Handler that serves POST /v1/chat/completions. It is safe for
 // concurrent use.
 //
-// When a request comes, it counts the tokens of its prompt and all that it may have for its
-// completion; when it has been answered, what it took, at its arrival. What is refused
-// counts nothing.
+// A request that arrives counts the tokens of its prompt and the most tokens of its completion. When it has been
+// answered, it counts the tokens that it took, still at its arrival. A refused request counts nothing.
 type Provider struct {
 	Record  *Record
 	options Options
@@ -46,7 +45,7 @@ type Provider struct {
 	models  map[string]*model
 }
 
-// model is one model, and what was served of it of late.
+// model is one model, and the requests that it served in its last window.
 type model struct {
 	limits Limits
 	mu     sync.Mutex
@@ -89,7 +88,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers a request that is well formed.
+// serve answers a well-formed request.
 func (p *Provider) serve(w http.ResponseWriter, r *http.Request, m *model, asked chat.Request) {
 	noted := &Request{
 		ID: r.Header.Get(chat.HeaderID), Model: asked.Model, Customer: asked.User,
@@ -120,9 +119,8 @@ func (p *Provider) serve(w http.ResponseWriter, r *http.Request, m *model, asked
 	}
 }
 
-// admit notes a request, counts it if its model has room, and tells in the headers how the
-// limits stand then. Without room the charge is nil, and it returns after what time there
-// would be.
+// admit notes a request, counts it if its model has room, and writes the limits' state into the headers. Without room
+// the charge is nil, and the duration is how long it takes until there is room.
 func (p *Provider) admit(h http.Header, m *model, r *Request) (*charge, time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +138,7 @@ func (p *Provider) admit(h http.Header, m *model, r *Request) (*charge, time.Dur
 	return charged, wait
 }
 
-// correct has a request count what it took.
+// correct makes a request count the tokens that it took.
 func (m *model) correct(c *charge, tokens int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,8 +148,8 @@ func (m *model) correct(c *charge, tokens int64) {
 // tokensAtOnce is how many tokens are in one chunk of a stream.
 const tokensAtOnce = 8
 
-// produce takes the time that a completion takes, and streams it meanwhile if that was
-// asked for. It returns how many tokens it has made when its client hung up, or all.
+// produce waits for as long as a completion takes, and streams it meanwhile if the request asked for that. It returns
+// how many tokens it has made: all, or those until its client hung up.
 func (p *Provider) produce(ctx context.Context, a *answer) int64 {
 	a.begin()
 	all := chat.Tokens(a.text)

@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 )
 
-// prompt is a request of so many tokens, four of which are its message's own.
+// prompt returns a request of a number of tokens, four of which are its message's own.
 func prompt(tokens, most int64) chat.Request {
 	text := strings.Repeat("abcd", int(tokens-4))
 	return chat.Request{Model: "small", Messages: []chat.Message{{Role: "user", Content: text}}, MaxTokens: most,
@@ -33,8 +33,8 @@ func ask(ctx context.Context, p *provider.Provider, id string, r chat.Request) *
 	return w
 }
 
-// told is what the headers of an answer say: limit, remaining and reset of the requests,
-// then of the tokens, and Retry-After.
+// told returns what the headers of an answer say: limit, remaining and reset of the requests, then of the tokens, and
+// Retry-After.
 func told(h http.Header) string {
 	var all []string
 	for _, name := range []string{"limit-requests", "remaining-requests", "reset-requests", "limit-tokens",
@@ -44,7 +44,7 @@ func told(h http.Header) string {
 	return strings.Join(append(all, h.Get("retry-after")), " ")
 }
 
-// What is served when, and what is told of it. Completions take no time here, and one token.
+// What the provider serves when, and what its headers say. Here completions take no time, and one token.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	large := prompt(50, 1)
@@ -115,7 +115,7 @@ type step struct {
 	told   string
 }
 
-// While it is answered a request counts all that it may take.
+// While a request is being answered, it counts the most that it may take.
 func TestCountsMostUntilAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Request is one request, as the provider saw it, or, of a provider that keeps no record
-// for us, as the client did.
+// Request is one request as the provider saw it. If the provider keeps no record for us, it is the request as the
+// client saw it.
 type Request struct {
 	At, End    time.Time // when it came, and when it was answered; End is zero while it is under way
 	ID         string    // as its client names it
 	Model      string
 	Customer   string
-	Prompt     int64 // tokens
-	MaxTokens  int64 // that were asked for as a completion
-	Completion int64 // tokens that were made
+	Prompt     int64 // tokens of the prompt
+	MaxTokens  int64 // the most tokens that the completion may have
+	Completion int64 // tokens of the completion that were made
 	Refused    bool  // by 429: it counts nothing
 }
 
-// Tokens is how many it has used.
+// Tokens returns how many tokens the request has used.
 func (r Request) Tokens() int64 {
 	if r.Refused {
 		return 0

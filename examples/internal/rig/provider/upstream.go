@@ -27,8 +27,8 @@ func (u *Upstream) RecordOf() string {
 	return "client's log"
 }
 
-// Open returns the provider at a base URL, or, if that is empty, one inside the process. A
-// request may take a time at most. The program ends it.
+// Open returns the provider at a base URL, or one inside the process if the URL is empty. The timeout bounds one
+// request. The end of the program closes the provider.
 func Open(p *rig.Program, baseURL, key string, timeout time.Duration, inside Options) (*Upstream, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: p.Workers,
 		IdleConnTimeout: time.Minute}

@@ -15,7 +15,7 @@ type charge struct {
 	tokens int64     // how many tokens the request may take; after its answer, how many it took
 }
 
-// used is how much is in the window that ends now.
+// used returns how much is in the window that ends now.
 func (w *window) used(now time.Time) Limits {
 	var used Limits
 	for len(w.served) > 0 && now.Sub(w.served[0].at) >= w.length {

@@ -25,22 +25,22 @@ type LimitUse struct {
 // WindowUse is the fullest window or period of one limit, or what came outside of hours.
 type WindowUse struct {
 	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be, and of a quota or hours
-	// Period is of a quota the date on which its fullest period began or None, and of hours Closed.
+	// Period is, for a quota, the date on which its fullest period began, or None; for hours it is Closed.
 	Period string `json:"period,omitempty"`
 	Key    string `json:"key"`
 	Units  int64  `json:"units"`
 	Over   int    `json:"over"` // windows, periods, or events outside of hours
 }
 
-// Closed is the Period of hours, whose units are those that came outside of them.
+// Closed is the Period of hours. Their units are those that came while the hours were closed.
 const Closed = "closed"
 
-// None is the Period of a quota under which nothing came, as of a step that a ramp has not reached.
+// None is the Period of a quota under which nothing came, for example of a step that a ramp has not reached.
 const None = "none"
 
-// Uses returns a row for each limit, and how many windows and periods were over their limit in all, with the events
-// outside of hours. The limits are the same in the record and the grants, but the record may count in smaller units: so
-// many of them make one of the limits'.
+// Uses returns a row for each limit, and how many windows and periods were over their limit in all, plus the number of
+// events outside of hours. The limits are the same in the record and the grants, but the record may count in smaller
+// units: per of them make one unit of the limits.
 func Uses(unit string, per int64, record, granted []check.Use) (rows []LimitUse, over int) {
 	for i := range record {
 		rows = append(rows, LimitUse{
@@ -74,7 +74,7 @@ type AtOnce struct {
 	Over  int    `json:"over"` // how many began while the limit was full
 }
 
-// AtOnceOf returns a use as it is reported.
+// AtOnceOf returns a use in the form of the report.
 func AtOnceOf(scope string, u check.AtOnce) AtOnce {
 	return AtOnce{Scope: scope, Limit: u.Limit.String(), Key: u.Key, Most: u.Worst, Over: u.Over}
 }
@@ -134,13 +134,13 @@ func windowText(u WindowUse) string {
 	return fmt.Sprintf("%.3f s", u.WindowS)
 }
 
-// Delay is how long starts took from their grants to the record, and the margin that is for it.
+// Delay is how long starts took from their grants to the record, and the margin that covers it.
 type Delay struct {
 	LongestS float64 `json:"longest_s"`
 	MarginS  float64 `json:"margin_s"`
 }
 
-// DelayOf returns a delay as it is reported.
+// DelayOf returns a delay in the form of the report.
 func DelayOf(longest, margin time.Duration) Delay { return Delay{longest.Seconds(), margin.Seconds()} }
 
 // Slow reports whether the delay is longer than the margin. Then the windows of the record are
@@ -198,7 +198,7 @@ func WriteNotes[N any](w io.Writer, notes []N, words func(N) (what, ended, reaso
 	fmt.Fprintln(w)
 }
 
-// LeftText says what becomes of the jobs that are left.
+// LeftText returns a text about what becomes of the jobs that are left.
 func LeftText(inside bool) string {
 	if inside {
 		return "gone with the Redis inside this process"
@@ -206,5 +206,5 @@ func LeftText(inside bool) string {
 	return "run it again with the same -redis to go on with them"
 }
 
-// NewTable aligns columns separated by tabs. Flush it in the end.
+// NewTable returns a writer that aligns columns separated by tabs. Flush it in the end.
 func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }

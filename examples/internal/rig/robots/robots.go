@@ -1,7 +1,7 @@
 // Package robots reads robots.txt.
 //
-// It is no part of the example for its size; and since a parser does not show how a
-// Crawl-delay is kept, which the example does.
+// It is not part of the example because of its size, and because a parser does not show how to keep a Crawl-delay. The
+// example shows that.
 package robots
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/link"
 )
 
-// robots.txt as RFC 9309 has it, and Crawl-delay, which it has not. Of the two
-// libraries there are, of 2021 and 2022, one takes the rules for "crawl" to be meant
-// for "crawler" and the other loses digits of escapes in lower case: either would
-// request what is forbidden.
+// The parser follows RFC 9309, and adds Crawl-delay, which the RFC lacks. There are two libraries, of 2021 and 2022.
+// One applies the rules for "crawl" to "crawler", the other loses digits of escapes in lower case: either would request
+// forbidden pages.
 
-// Path is where a host has its rules.
+// Path is the path of a host's rules.
 const Path = "/robots.txt"
 
 // Bounds of a robots.txt.
@@ -34,9 +33,9 @@ const (
 // DisallowAll is a robots.txt that forbids everything.
 const DisallowAll = "User-agent: *\nDisallow: /\n"
 
-// Text is the robots.txt to go by, after an answer to the request for it
-// (RFC 9309, 2.3.1): without one everything is allowed; if it may be there and
-// cannot be had, nothing is. "Too many requests" says the latter.
+// Text returns the robots.txt that applies after an answer to the request for it (RFC 9309, 2.3.1). If the host has
+// none, everything is allowed; if there may be one that cannot be read, nothing is. "Too many requests" counts as the
+// latter.
 func Text(status int, body []byte) string {
 	switch {
 	case status >= 200 && status < 300:
@@ -47,7 +46,7 @@ func Text(status int, body []byte) string {
 	return DisallowAll
 }
 
-// Rules is what a robots.txt says to one crawler. The zero value allows all.
+// Rules are the rules of a robots.txt for one crawler. The zero value allows all.
 type Rules struct {
 	rules []robotsRule
 	Delay time.Duration // from one request to the next; 0 if it says nothing
@@ -58,18 +57,17 @@ type robotsRule struct {
 	allow   bool
 }
 
-// robotsParser reads a robots.txt line by line. A group is names and then rules, up to
-// the next name (RFC 9309, 2.2.1); what is neither does not end the names (2.2.4). So a
-// Crawl-delay is its whole group's, whichever name it stands below, and of several the
-// longest holds: perhaps slower than was meant, never faster.
+// robotsParser reads a robots.txt line by line. A group is names and then rules, up to the next name (RFC 9309, 2.2.1);
+// a line that is neither does not end the names (2.2.4). So a Crawl-delay applies to its whole group, whichever name it
+// follows, and the longest of several applies: the crawler may be slower than the host meant, never faster.
 type robotsParser struct {
-	own, all       Rules         // of the groups that name us, and of those for everyone
-	forUs, forAll  bool          // whom the group at hand is for
-	delay          time.Duration // the longest that the group at hand asks for
-	named, inRules bool          // some group names us; the group at hand has had a rule
+	own, all       Rules         // the rules of the groups that name us, and of those for everyone
+	forUs, forAll  bool          // whether the current group is for us, for everyone
+	delay          time.Duration // the longest delay that the current group asks for
+	named, inRules bool          // some group names us; the current group has had a rule
 }
 
-// Parse reads what a robots.txt says to the crawler with this product name.
+// Parse reads the rules of a robots.txt for the crawler with this product name.
 func Parse(text, product string) Rules {
 	p := robotsParser{inRules: true} // what comes before any name is of no group
 	text = link.CanonicalEscapes(strings.TrimPrefix(text, "\uFEFF"), func(c byte) bool { return c >= 0x7f })
@@ -107,7 +105,7 @@ func (p *robotsParser) line(key, value, product string) {
 	}
 }
 
-// slowDown has those whom the group at hand is for keep its delay.
+// slowDown applies the delay of the current group to the crawlers that the group names.
 func (p *robotsParser) slowDown() {
 	p.each(func(r *Rules) { r.Delay = max(r.Delay, p.delay) })
 }
@@ -121,7 +119,7 @@ func (p *robotsParser) each(do func(*Rules)) {
 	}
 }
 
-// Product is the product name that a User-agent line or header begins with.
+// Product returns the product name that a User-agent line or header begins with.
 func Product(agent string) string {
 	end := strings.IndexFunc(agent, func(r rune) bool {
 		return r != '-' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -141,8 +139,8 @@ func crawlDelay(value string) time.Duration {
 	return time.Duration(min(seconds, maxCrawlDelay.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// Allows reports whether a path, with its query and canonical, may be requested:
-// the longest pattern that matches says so, and of two as long the one that allows.
+// Allows reports whether a path, with its query and in canonical form, may be requested. The longest matching pattern
+// decides; of two patterns of the same length, the one that allows.
 func (r Rules) Allows(path string) bool {
 	allowed, longest := true, -1
 	for _, rule := range r.rules {
@@ -170,10 +168,10 @@ func matchesPattern(path, pattern string) bool {
 	return ok && (!toEnd || path == "")
 }
 
-// URL is where the rules of a URL's host are.
+// URL returns the URL of the rules for a URL's host.
 func URL(u *url.URL) *url.URL {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: Path}
 }
 
-// Origin is what one robots.txt holds for.
+// Origin returns the origin of a URL, for which one robots.txt applies.
 func Origin(u *url.URL) string { return u.Scheme + "://" + u.Host }

@@ -109,7 +109,7 @@ func TestCrawlDelayOfAGroup(t *testing.T) {
 	}
 }
 
-// F65: what an answer to the request for robots.txt means.
+// F65: the rules that follow from an answer to the request for robots.txt.
 func TestRobotsTextAfterAnswer(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /a\n"
@@ -141,7 +141,7 @@ func TestRobotsTextAfterAnswer(t *testing.T) {
 	}
 }
 
-// Whatever the file, its rules can be asked, and the answer comes soon.
+// Any file can be parsed and its rules asked, and the answer comes soon.
 func FuzzRobots(f *testing.F) {
 	f.Add("User-agent: *\nDisallow: /*a*b$\nCrawl-delay: 1e300", "/a?b")
 	f.Add("\uFEFFuser-agent:crawler\rallow:%\xff#", "/%FF")

@@ -10,12 +10,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// Access is one request as a server saw it or, if the servers keep no log for us, as the
-// client did.
+// Access is one request as a server saw it, or as the client saw it if the servers keep no log for us.
 type Access struct {
 	At, End time.Time // when it came, and when it was answered
-	// Held is the earliest time at which it may have ended: when the last bytes began to be
-	// sent that its client has received for sure.
+	// Held is the earliest time at which the request may have ended: when the server began to send the last bytes that
+	// the client has surely received.
 	Held   time.Time
 	Addr   string // of the host
 	Host   string
@@ -27,14 +26,13 @@ type Access struct {
 	Rules  bool      // it is a robots.txt
 }
 
-// AccessLog is all requests of a run, in the order they were answered.
+// AccessLog has all requests of a run, in the order in which they were answered.
 type AccessLog struct{ account.List[Access] }
 
 // All returns a copy of the accesses so far, the earliest first.
 func (l *AccessLog) All() []Access { return l.InOrder(func(a Access) time.Time { return a.At }) }
 
-// SeenByClient is an access for the log that the client keeps itself. Without an
-// answer its status is 0.
+// SeenByClient returns an access for the log that the client keeps itself. Without an answer its status is 0.
 func SeenByClient(u *url.URL, addr string, a *fetch.Answer, rules bool, sent time.Time) Access {
 	one := Access{Rules: rules, At: sent, End: time.Now(), Addr: addr, Host: u.Host, URL: u.String()}
 	one.Held = one.End

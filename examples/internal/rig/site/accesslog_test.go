@@ -29,7 +29,7 @@ func TestPauseViolations(t *testing.T) {
 	}
 }
 
-// What the bundled hosts say they forbid is checked against what they were asked.
+// The rules that the bundled hosts declare are compared with the requests that they got.
 func TestRobotsViolations(t *testing.T) {
 	t.Parallel()
 	w := &Web{sites: []Site{{Host: "a", forbidden: under("/private/")}, {Host: "b"}}}

@@ -16,9 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
 )
 
-// Bundled is the hosts that are crawled by default, each with a habit that a
-// crawler meets. Their state, such as whom they have told to come back later, is
-// new with each call.
+// Bundled returns the hosts that are crawled by default, each with a habit that a crawler meets. Each call returns
+// hosts with a new state: for example, they have told nobody yet to come back later.
 func Bundled() []Site {
 	return []Site{
 		{"www.alder.example", Loopback(2), Without(Tree(40, wideRange)), nil},
@@ -40,17 +39,17 @@ func Bundled() []Site {
 	}
 }
 
-// neighbours are linked to from every start page, in more than one way of writing.
+// neighbours are the links that every start page has, in more than one spelling.
 var neighbours = []string{
 	"http://www.alder.example/", "HTTP://WWW.Alder.Example:80/#top", "http://birch.example/./",
 	"http://dogwood.example/p/../", "http://oak.example/p/1",
 	"http://intranet.example/", "http://127.0.0.1:6379/", "mailto:someone@alder.example",
 }
 
-// Loopback is an address of this machine, 127.0.0.last.
+// Loopback returns an address of this machine, 127.0.0.last.
 func Loopback(last byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, last}) }
 
-// under forbids paths that begin with one of these.
+// under returns a function that reports whether a path begins with one of the prefixes.
 func under(prefixes ...string) func(string) bool {
 	return func(path string) bool {
 		for _, prefix := range prefixes {
@@ -62,13 +61,13 @@ func under(prefixes ...string) func(string) bool {
 	}
 }
 
-// Small is the size of a page in kilobytes, by its number: 2 to 14.
+// Small returns the size of the n-th page in kilobytes: 2 to 14.
 func Small(n int) int { return 2 + 5*n%13 }
 
-// Large is such a size: 60 to 129.
+// Large returns the size of the n-th page in kilobytes: 60 to 129.
 func Large(n int) int { return 60 + 37*n%70 }
 
-// wideRange is such a size: 1 to 90.
+// wideRange returns the size of the n-th page in kilobytes: 1 to 90.
 func wideRange(n int) int { return 1 + (n*n*29)%90 }
 
 // Tree serves n pages, of which each links to three others, and the first one to the
@@ -98,8 +97,7 @@ func children(page, n int) []string {
 	return links
 }
 
-// WritePage sends a page with links, filled up to some kilobytes. It is answered by
-// 304 to whom it has been sent before.
+// WritePage sends a page with links, filled up to some kilobytes. A client that has the page already gets a 304.
 func WritePage(reply http.ResponseWriter, request *http.Request, kb int, links []string) {
 	tag := fmt.Sprintf("%q", request.URL.Path)
 	reply.Header().Set("ETag", tag)
@@ -113,8 +111,8 @@ func WritePage(reply http.ResponseWriter, request *http.Request, kb int, links [
 	Send(reply, request, body)
 }
 
-// A bundled host sends at about 4 MB/s, as one far away would. On loopback it would
-// else have sent to its own buffers what nobody reads, and that is in its log.
+// A bundled host sends at about 4 MB/s, like a distant one. Otherwise, on loopback, it would send into its own buffers
+// data that nobody reads, and that data would be in its log.
 const (
 	sendBytes = 8 << 10
 	sendEvery = 2 * time.Millisecond
@@ -160,10 +158,10 @@ func Ruled(text string, pages http.Handler) http.Handler {
 	})
 }
 
-// Without is a site that has no robots.txt.
+// Without returns a site that has no robots.txt.
 func Without(pages http.Handler) http.Handler { return Rules(pages, http.NotFound) }
 
-// MovedRules is a site whose robots.txt is somewhere else.
+// MovedRules returns a site whose robots.txt is somewhere else.
 func MovedRules(text string, pages http.Handler) http.Handler {
 	moved := Rules(pages, func(reply http.ResponseWriter, request *http.Request) {
 		http.Redirect(reply, request, "/rules.txt", http.StatusMovedPermanently)
@@ -177,7 +175,7 @@ func MovedRules(text string, pages http.Handler) http.Handler {
 	})
 }
 
-// Rules is a site that answers the request for its robots.txt like this.
+// Rules returns a site that answers the request for its robots.txt with the given handler.
 func Rules(pages http.Handler, answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
 		if request.URL.Path == robots.Path {
@@ -194,8 +192,8 @@ const (
 	downPause = 2 * time.Second
 )
 
-// Busy says "too many requests" to the given ones: for some seconds to the first of
-// them, until a date to others.
+// Busy returns a site that answers the requests of the given numbers with "too many requests": it asks the first of
+// them to wait for some seconds, and the others until a date.
 func Busy(pages http.Handler, first, others int64) http.Handler {
 	var count atomic.Int64
 	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
@@ -204,7 +202,7 @@ func Busy(pages http.Handler, first, others int64) http.Handler {
 			reply.Header().Set("Retry-After", strconv.Itoa(int(busyPause.Seconds())))
 			reply.WriteHeader(http.StatusTooManyRequests)
 		case others:
-			// Dates have whole seconds: the next one, so that it is not less.
+			// Dates have whole seconds. This takes the next second, so that the wait is not shorter.
 			until := time.Now().Add(busyPause + time.Second).UTC().Truncate(time.Second)
 			reply.Header().Set("Retry-After", until.Format(http.TimeFormat))
 			reply.WriteHeader(http.StatusTooManyRequests)
@@ -214,7 +212,7 @@ func Busy(pages http.Handler, first, others int64) http.Handler {
 	})
 }
 
-// Down is not available at first, not even for its robots.txt, and then once more.
+// Down returns a site that is not available at first, not even for its robots.txt, and later once more.
 func Down(pages http.Handler) http.Handler {
 	var count atomic.Int64
 	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
@@ -227,7 +225,7 @@ func Down(pages http.Handler) http.Handler {
 	})
 }
 
-// broken never answers but with an error: what it forbids cannot be known.
+// broken answers with nothing but errors, so that nobody knows what it forbids.
 func broken(reply http.ResponseWriter, _ *http.Request) {
 	reply.WriteHeader(http.StatusInternalServerError)
 }
@@ -235,7 +233,7 @@ func broken(reply http.ResponseWriter, _ *http.Request) {
 // thinking is how long a slow host takes for a page.
 const thinking = 700 * time.Millisecond
 
-// slow takes its time.
+// slow returns a site that takes the time thinking for each page.
 func slow(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
 		timer := time.NewTimer(thinking)
@@ -248,8 +246,8 @@ func slow(pages http.Handler) http.Handler {
 	})
 }
 
-// redirecting has redirects in a circle, in an endless chain, to what another host
-// forbids, and to addresses that are not public.
+// redirecting returns a site with redirects in a circle, in an endless chain, to pages that another host forbids, and
+// to addresses that are not public.
 func redirecting(pages http.Handler) http.Handler {
 	to := map[string]string{
 		"/loop/a": "/loop/b", "/loop/b": "/loop/a",
@@ -270,15 +268,15 @@ func redirecting(pages http.Handler) http.Handler {
 	})
 }
 
-// Sizes of what is too large, and of what is only larger than its neighbours.
+// Sizes of a page that is too large, and of a page that is only larger than its neighbours.
 const (
 	bombSize     = 64 << 20
 	declaredSize = 8 << 20
 	wideKB       = 300
 )
 
-// Oversized has a body without end, one that unpacks to very much, one that says how
-// large it is, and one that is larger than the others of its host.
+// Oversized returns a site with a body without end, a body that unpacks to very much, a body that states its size, and
+// a page that is larger than the others of its host.
 func Oversized(pages http.Handler) http.Handler {
 	chunk := []byte(strings.Repeat("<p>More and more.\n", 400))
 	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {

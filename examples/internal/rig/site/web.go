@@ -23,8 +23,8 @@ type Site struct {
 	Host    string
 	Addr    netip.Addr
 	Handler http.Handler
-	// forbidden tells which paths the host's robots.txt forbids. It is said once more
-	// here, so that what is checked is not what the crawler has read.
+	// forbidden reports whether the host's robots.txt forbids a path. It states the rules a second time, so that the
+	// check does not depend on what the crawler has read.
 	forbidden func(path string) bool
 }
 
@@ -36,8 +36,8 @@ type Web struct {
 	Log       *AccessLog
 }
 
-// Start lets each address listen. Where the machine has 127.0.0.1 alone, all do
-// there, at different ports. Close it in the end.
+// Start makes each address listen. If the machine has 127.0.0.1 alone, all hosts listen there, at different ports.
+// Close the web in the end.
 func Start(sites []Site, accesses *AccessLog) (*Web, error) {
 	w := &Web{sites: sites, listeners: make(map[netip.Addr]net.Listener), Log: accesses}
 	for _, one := range sites {
@@ -61,8 +61,8 @@ func Start(sites []Site, accesses *AccessLog) (*Web, error) {
 	return w, nil
 }
 
-// keepLittle has a new connection keep as little as can be of what its other end does
-// not take: it is in the log, although nobody may ever read it.
+// keepLittle makes a new connection buffer as little as possible of the data that its other end does not take: the log
+// counts this data, although nobody may ever read it.
 func keepLittle(conn net.Conn, state http.ConnState) {
 	if tcp, ok := conn.(*net.TCPConn); ok && state == http.StateNew {
 		_ = tcp.SetWriteBuffer(1) // the least there is; without it a busy machine has more in the log
@@ -123,8 +123,8 @@ func (w *Web) serve(one Site, reply http.ResponseWriter, request *http.Request) 
 	one.Handler.ServeHTTP(noted, request)
 }
 
-// pausedUntil is the end of the pause that the bundled hosts ask for, as they mean
-// it: the crawler reads the header by another function.
+// pausedUntil returns the end of the pause that a bundled host asks for, as the host means it: the crawler reads the
+// header with another function.
 func pausedUntil(header string, from time.Time) time.Time {
 	if seconds, err := strconv.Atoi(header); err == nil {
 		return from.Add(time.Duration(seconds) * time.Second)
@@ -136,18 +136,18 @@ func pausedUntil(header string, from time.Time) time.Time {
 	return date
 }
 
-// notedReply counts what is sent.
+// notedReply counts the bytes that are sent.
 type notedReply struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 	failed bool // the client has hung up
-	// When the first bytes that were taken began to be sent, and the last.
+	// When the first and the last bytes that the client took began to be sent.
 	first, last time.Time
 }
 
-// held is until when a request was under way at least. Of one whose client hung up all but
-// the first bytes may have been taken behind its back: they lie in buffers.
+// held returns until when a request was under way at least. If its client hung up, it may have taken only the first
+// bytes: the others lie in buffers.
 func (r *notedReply) held(a Access) time.Time {
 	switch {
 	case a.Whole && !r.last.IsZero():
@@ -184,9 +184,8 @@ func (r *notedReply) taken(began time.Time) {
 	r.last = began
 }
 
-// RobotsViolations counts the requests to this web for what its hosts forbid, and
-// those to a host that came before its robots.txt was asked for, by this process or
-// by another.
+// RobotsViolations counts the requests to this web that its hosts forbid, and the requests to a host that came before
+// this or another process had asked for its robots.txt.
 func (w *Web) RobotsViolations(accesses []Access, elsewhere map[string]bool) int {
 	forbidden := make(map[string]func(string) bool)
 	for _, one := range w.sites {

@@ -5,8 +5,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 )
 
-// World is the hosts of a crawl: the bundled ones, which keep a log of what they are
-// asked, or real ones, of which the client keeps it.
+// World is the hosts of a crawl: the bundled hosts, which keep a log of their requests, or real hosts, for which the
+// client keeps it.
 type World struct {
 	Resolver   *fetch.Resolver
 	Web        *Web       // nil for the real one
@@ -14,7 +14,7 @@ type World struct {
 	ServersLog bool       // the servers keep it
 }
 
-// Open starts the bundled hosts, or stands for the real ones. The program ends them.
+// Open starts the bundled hosts, or returns a world that stands for the real ones. The end of the program closes them.
 func Open(p *rig.Program, bundled bool) (*World, error) {
 	if !bundled {
 		return &World{Resolver: fetch.NewResolver(), Accesses: new(AccessLog)}, nil
@@ -27,8 +27,8 @@ func Open(p *rig.Program, bundled bool) (*World, error) {
 	return inside.World(true), nil
 }
 
-// World is the hosts of a web. If these are not to keep the log, the client does, as it
-// does of real hosts.
+// World returns the hosts of a web. With serversLog, the hosts keep the log; otherwise the client does, as for real
+// hosts.
 func (w *Web) World(serversLog bool) *World {
 	accesses := w.Log
 	if !serversLog {

@@ -29,7 +29,7 @@ type RefusedError struct {
 // RefusedPrefix begins the text of a RefusedError.
 const RefusedPrefix = "refused for good: "
 
-// Error is the server's words behind RefusedPrefix.
+// Error returns the server's words behind RefusedPrefix.
 func (e *RefusedError) Error() string { return RefusedPrefix + e.Reason }
 
 // DeferredError says that the server wants the mail later (4xx).
@@ -39,7 +39,7 @@ type DeferredError struct {
 	cause  error
 }
 
-// Error is the server's words.
+// Error returns the server's words.
 func (e *DeferredError) Error() string { return "deferred: " + e.Reason }
 
 // Unwrap returns the SMTP client's error, in which upstream.SMTPWait finds the reply.
@@ -54,8 +54,8 @@ type Mailer struct {
 	Inside bool    // the server is inside the process, and keeps the record
 }
 
-// Open returns a mailer to the SMTP server at addr (host:port), or, if that is
-// empty, to one inside the process, and looks whether it answers. The program ends both.
+// Open returns a mailer to the SMTP server at addr (host:port), or to one inside the process if addr is empty, and
+// checks that the server answers. The end of the program closes both.
 func Open(ctx context.Context, p *rig.Program, addr string) (*Mailer, error) {
 	kept, inside := new(Record), addr == ""
 	if inside {
@@ -79,7 +79,7 @@ func Open(ctx context.Context, p *rig.Program, addr string) (*Mailer, error) {
 }
 
 // OpenInside returns a mailer to an SMTP server inside the process, over connections that it dials to the server's
-// listener. The program ends both.
+// listener. The end of the program closes both.
 func OpenInside(
 	ctx context.Context, p *rig.Program, listener net.Listener, dial gomail.DialContextFunc,
 ) (*Mailer, error) {
@@ -136,9 +136,8 @@ func (s *Mailer) check(ctx context.Context) error {
 	return nil
 }
 
-// Send gives the mail to the server. nil means that the server took it; a
-// *RefusedError and a *DeferredError are its own words, any other error means
-// that it did not get to say.
+// Send gives the mail to the server. nil means that the server took it. A *RefusedError and a *DeferredError have the
+// server's words; any other error means that the server did not get to answer.
 func (s *Mailer) Send(ctx context.Context, m *campaign.Mail) error {
 	message, err := compose(m)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *Mailer) Send(ctx context.Context, m *campaign.Mail) error {
 	return fmt.Errorf("smtp: %w", err)
 }
 
-// reasonOf is the library's text without the Message-ID, which is ours.
+// reasonOf returns the library's text without the Message-ID, which is ours.
 func reasonOf(refusal *gomail.SendError) string {
 	reason, _, _ := strings.Cut(refusal.Error(), ", affected message ID")
 	return reason

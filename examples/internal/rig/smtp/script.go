@@ -15,12 +15,11 @@ const (
 	localBusy   = "busy"   // the first time its whole domain closes: 451 to everybody
 )
 
-// ClosedFor is how long a domain of the bundled server stays closed. Servers out
-// there want minutes, see upstream.SMTPWait; its campaign is over in half of one.
+// ClosedFor is how long a domain of the bundled server stays closed. Real servers ask for minutes (see
+// upstream.SMTPWait); the bundled campaign lasts half a minute.
 const ClosedFor = 2500 * time.Millisecond
 
-// script is how the bundled server answers recipients. The zero value is
-// ready. It is safe for concurrent use.
+// script decides how the bundled server answers recipients. The zero value is ready. It is safe for concurrent use.
 type script struct {
 	mu     sync.Mutex
 	seen   map[string]bool      // recipients that came before, of those that count
@@ -35,8 +34,7 @@ var (
 		Message: "System not accepting messages now, please come back later"}
 )
 
-// answer returns nil to accept the recipient; closed tells that its whole domain
-// takes nothing now.
+// answer returns nil to accept the recipient; closed reports that the recipient's whole domain takes nothing now.
 func (s *script) answer(to string, now time.Time) (refusal *smtp.SMTPError, closed bool) {
 	local, domain, _ := strings.Cut(strings.ToLower(to), "@")
 	s.mu.Lock()

@@ -59,15 +59,15 @@ func (s *Server) Close() error { return s.server.Close() }
 
 func (s *Server) session(*smtp.Conn) (smtp.Session, error) { return &session{server: s}, nil }
 
-// session is one connection: a mail after another.
+// session is one connection, with one mail after another.
 type session struct {
 	server *Server
 	from   string
-	began  time.Time // the mail at hand
-	tried  int       // recipients asked for in the mail at hand
-	reply  int       // the reply that refused one of them
-	closed bool      // it said that the domain takes nothing now
-	last   time.Time // when the last of them was answered
+	began  time.Time // when the current mail was begun
+	tried  int       // recipients asked for in the current mail
+	reply  int       // the reply that refused one of these recipients
+	closed bool      // this reply said that the domain takes nothing now
+	last   time.Time // when the last of these recipients was answered
 }
 
 // Mail begins a mail.
@@ -103,8 +103,7 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
-// Reset ends the mail at hand. One that was not accepted is recorded too: its
-// recipients were asked for.
+// Reset ends the current mail. A mail that was not accepted is recorded too, since its recipients were asked for.
 func (s *session) Reset() {
 	if s.tried > 0 {
 		s.server.record.Add(Receipt{Began: s.began, At: s.last, Mail: envelopeMailID(s.from), Recipients: s.tried,
@@ -119,12 +118,11 @@ func (s *session) Logout() error {
 	return nil
 }
 
-// envelopeFrom is the return path of a mail. It names the mail, as bulk mailers
-// do to tell bounces apart: a server sees it before it sees the message.
+// envelopeFrom returns the return path of a mail. It names the mail, as bulk mailers do to tell bounces apart: a server
+// sees it before it sees the message.
 func envelopeFrom(m *campaign.Mail) string { return "bounce+" + m.ID + "@emailer.example" }
 
-// envelopeMailID is the mail's id in a return path made by envelopeFrom; empty
-// of any other.
+// envelopeMailID returns the mail's ID from a return path that envelopeFrom made, and nothing from any other.
 func envelopeMailID(from string) string {
 	local, _, _ := strings.Cut(from, "@")
 	if id, ours := strings.CutPrefix(local, "bounce+"); ours {

@@ -17,8 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// TestSMTPClients_F61 lets the clients that people use talk to a server that asks
-// to wait, and pins what their errors hold.
+// TestSMTPClients_F61 lets common clients talk to a server that asks to wait, and pins what their errors contain.
 func TestSMTPClients_F61(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -60,7 +59,7 @@ func TestSMTPClients_F61(t *testing.T) {
 	}
 }
 
-// replying is a session of a server that answers each recipient alike.
+// replying is a session of a server that gives each recipient the same answer.
 type replying struct {
 	conn  *smtp.Conn
 	reply *smtp.SMTPError
@@ -76,7 +75,7 @@ func (s replying) Rcpt(string, *smtp.RcptOptions) error {
 	return s.reply
 }
 
-// Data is reached if recipients are accepted: the connection breaks.
+// Data is called if recipients are accepted. It breaks the connection.
 func (s replying) Data(io.Reader) error { return s.conn.Conn().Close() }
 
 // startReplying starts a server on loopback and returns its address.
@@ -94,7 +93,7 @@ func startReplying(t *testing.T, reply *smtp.SMTPError) string {
 	return listener.Addr().String()
 }
 
-// quietLog drops what the server has to say about connections that break.
+// quietLog drops the server's messages about connections that break.
 type quietLog struct{}
 
 func (quietLog) Printf(string, ...any) {}
@@ -141,7 +140,7 @@ func sendByGoMail(addr string) error {
 	return client.DialAndSend(message)
 }
 
-// smtpWait is the wait that err holds; 0 if it holds none.
+// smtpWait returns the wait in err, and 0 if it contains none.
 func smtpWait(err error) time.Duration {
 	wait, _ := upstream.SMTPWait(err)
 	return wait
