@@ -1,6 +1,6 @@
-// Package longtest says how large a test is: small, so that all tests together take a
-// minute or two, or in full, with LONG=1 in the environment, as `make long` has it. Each
-// promise is tested in both; what only the full size shows is said where it is left out.
+// Package longtest says how large a test is: small, so that all tests together take a minute or two, or in full, with
+// LONG=1 in the environment, which `make long` sets. Each promise is tested in both. If only the full size shows
+// something, the place that leaves it out says so.
 package longtest
 
 import (
@@ -13,14 +13,14 @@ import (
 // Variable is the environment variable that makes tests long. Empty and 0 do not.
 const Variable = "LONG"
 
-// Full tells that tests run in full.
+// Full reports whether tests run in full.
 func Full() bool {
 	value := os.Getenv(Variable)
 	return value != "" && value != "0"
 }
 
-// Of is a test's size, or what it allows: the first, unless tests run in full. By default a test allows
-// a tenth more than is usual, since the order of goroutines differs from run to run.
+// Of returns a test's size or bound: small by default, full if tests run in full. By default a test allows a tenth more
+// than is usual, since the order of goroutines differs from run to run.
 func Of[T any](small, full T) T {
 	if Full() {
 		return full
@@ -37,8 +37,8 @@ func Only(t testing.TB, reason string) {
 	}
 }
 
-// Default gives a test flag another default: how many tests run at once where they wait most
-// of the time. To be called in TestMain, before m.Run; a flag on the command line wins.
+// Default changes the default of a test flag, such as how many tests run at once if they wait most of the time. Call it
+// in TestMain, before m.Run; a flag on the command line wins.
 func Default(name, value string) {
 	if err := flag.Set(name, value); err != nil {
 		panic(err)

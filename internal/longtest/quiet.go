@@ -13,8 +13,8 @@ import (
 // Tests are the tests of a package: *testing.M.
 type Tests interface{ Run() int }
 
-// Quiet makes tests write what is logged to standard error only if one of them fails: a warning
-// in the output of tests that pass is one that a reader looks for in vain.
+// Quiet makes tests write what is logged to standard error only if one of them fails: a reader of passing tests would
+// look for the fault behind a warning in vain.
 func Quiet(tests Tests) Tests { return quiet{tests} }
 
 type quiet struct{ tests Tests }
@@ -49,7 +49,7 @@ func (q quiet) Run() int {
 	return status
 }
 
-// connections writes what go-redis logs: each connection that fails, as tests of faults have them.
+// connections writes go-redis' log lines. Each failed connection has one, and tests of faults make many.
 type connections struct{ to io.Writer }
 
 func (c connections) Printf(_ context.Context, format string, values ...any) {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// logging are tests that log and end with a status.
+// logging is a set of tests that log and end with a status.
 type logging int
 
 func (status logging) Run() int {

@@ -2,9 +2,9 @@ package longtest
 
 import "testing"
 
-// Unwatched skips a test in a build with the race detector, which makes it five to ten times as slow: a
-// property, which calls from one goroutine, or one of the longest stories, when a shorter one goes through
-// the same code with the detector. A run without the detector has them all.
+// Unwatched skips a test in a build with the race detector, which makes a test five to ten times as slow. Call it in a
+// property, which makes its calls from one goroutine, or in one of the longest stories, if a shorter story runs the
+// same code with the detector. A run without the detector runs all of them.
 func Unwatched(t testing.TB) {
 	t.Helper()
 	if Watched {

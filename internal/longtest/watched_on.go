@@ -2,5 +2,5 @@
 
 package longtest
 
-// Watched tells that the race detector is on: a test takes five to ten times as long.
+// Watched is true if the race detector is on: a test takes five to ten times as long.
 const Watched = true

@@ -31,8 +31,7 @@ func StartCluster(t testing.TB) *Cluster {
 	return startCluster(t, func() (*Cluster, error) { return launchCluster(primaries, 2*primaries) })
 }
 
-// StartSteadyCluster starts a cluster as StartCluster does, which takes no node for dead while a
-// test lasts.
+// StartSteadyCluster starts a cluster as StartCluster does, except that it takes no node for dead while a test lasts.
 func StartSteadyCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return startCluster(t, launchTestCluster)
@@ -81,7 +80,7 @@ var sharedCluster = sync.OnceValues(launchTestCluster)
 
 func launchTestCluster() (*Cluster, error) { return launchSteadyCluster(primaries, 2*primaries) }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 
 // Options returns go-redis' options for a client of this cluster: the addresses, and

@@ -62,13 +62,12 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// DropNextReply loses the reply to the next request whose bytes contain match,
-// in upper or lower case ("evalsha"; "" is any request): the server gets the
-// request and replies, then the proxy cuts the connection instead of passing the
-// reply on. Called several times, it loses as many replies.
+// DropNextReply loses the reply to the next request whose bytes contain match, in upper or lower case ("evalsha"; "" is
+// any request): the server gets the request and replies, then the proxy cuts the connection instead of passing the
+// reply on. n calls lose the next n replies.
 func (p *Proxy) DropNextReply(match string) { p.DropReply(match, 1) }
 
-// DropReply is DropNextReply for the n-th such request from now on: 1 is the next.
+// DropReply does what DropNextReply does for the n-th such request from now on: 1 is the next.
 func (p *Proxy) DropReply(match string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

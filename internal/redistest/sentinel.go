@@ -71,7 +71,7 @@ func hasten(watch *Server) error {
 	return nil
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinel) Addrs() []string { return addrs(s.watches) }
 
 // Options returns go-redis' options for a client that finds the primary through the
@@ -88,7 +88,7 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Sentinels are the sentinels' own processes, for a test that stops one.
+// Sentinels returns the sentinels' own processes, for a test that stops one.
 func (s *Sentinel) Sentinels() []*Server { return s.watches }
 
 // Primary returns the server that the first running sentinel names now.

@@ -46,8 +46,8 @@ type Server struct {
 	watchdog *watchdog
 }
 
-// Launch is Start for a program that is no test: the caller closes the server. If
-// the caller dies before, the server ends too.
+// Launch does what Start does for a program that is not a test: the caller closes the server. If the caller dies first,
+// the server ends too.
 func Launch(args ...string) (*Server, error) {
 	return launch(&Server{args: args, ports: ports})
 }
@@ -72,7 +72,7 @@ func launch(s *Server) (*Server, error) {
 	return nil, errors.Join(err, s.Close())
 }
 
-// confFile is the path of the server's configuration file, if it has one.
+// confFile returns the path of the server's configuration file, if it has one.
 func (s *Server) confFile() string { return filepath.Join(s.dir, "server.conf") }
 
 // Options returns go-redis' options for a client of this server: the address, and
@@ -143,7 +143,7 @@ func (s *Server) Close() error {
 // Running reports whether the process is neither stopped nor paused.
 func (s *Server) Running() bool { return s.process != nil && !s.paused }
 
-// hostPort is the server's address in parts.
+// hostPort returns the host and the port of the server's address.
 func (s *Server) hostPort() (host, port string) {
 	host, port, _ = net.SplitHostPort(s.Addr) // cannot fail: freeAddr made the address
 	return host, port

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Slot is the slot that the key lies in.
+// Slot returns the slot of a key.
 func (c *Cluster) Slot(t testing.TB, key string) int {
 	t.Helper()
 	var slot int64
@@ -31,7 +31,7 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	return nodes[0]
 }
 
-// Replica is the replica of the key's slot, nil if it has none.
+// Replica returns the replica of the key's slot, nil if it has none.
 func (c *Cluster) Replica(t testing.TB, key string) *Server {
 	t.Helper()
 	nodes := c.serving(t, c.Slot(t, key))
@@ -71,7 +71,7 @@ func (c *Cluster) AwaitOwner(t testing.TB, key string, old *Server) *Server {
 	return owner
 }
 
-// id is the name a node has in the cluster.
+// id returns a node's name in the cluster.
 func (c *Cluster) id(node *Server) string { return c.ids[slices.Index(c.Nodes, node)] }
 
 // someone returns a running node. If no node runs, it returns one whose calls say so.

@@ -15,8 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 )
 
-// steppedClock gives the scripts another time than Redis': libfaketime does not work
-// with redis-server, but each script takes the time in its first argument.
+// steppedClock gives the scripts a time that differs from Redis' clock. libfaketime does not work with redis-server,
+// but each script takes the time in its first argument.
 type steppedClock struct{ offset atomic.Int64 } // in nanoseconds
 
 // DialHook changes nothing.
@@ -81,8 +81,8 @@ func TestClockSteps_F23_F24(t *testing.T) {
 				d.finish(d.lose(step), measured, allowance{loses: row.step > 0, stepped: true})
 				return
 			}
-			// The fault is over when the clock is where it was. Until then a booked job gets the
-			// same answer again and again: its slot is up to a lookahead away.
+			// The fault is over when the clock is back at its old time. Until then a booked job gets the same answer
+			// again and again: its slot is up to a lookahead away.
 			d.finish(d.strike(step, row.step.Abs(), func() {}), measured,
 				allowance{within: time.Second + lookahead, stepped: true})
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// ownRedis are the servers of most cases: asynq has another Redis, which no fault strikes.
+// ownRedis names the server that the fault strikes in most cases: asynq has another Redis, which no fault strikes.
 const ownRedis = "the throttle's own Redis"
 
 // TestRestartWithEmptyData_F05 kills Redis and starts it again, empty: its data and scripts are gone.
@@ -113,8 +113,8 @@ func keysOf(t *testing.T, client *redis.Client, match string) map[string]string 
 	return keys
 }
 
-// TestOtherVersionsSideBySide_F22 adds keys of an older and of a newer layout of the same throttle: its processes
-// leave these keys unchanged.
+// TestOtherVersionsSideBySide_F22 adds keys of an older and of a newer state version of the same throttle: its
+// processes leave these keys unchanged.
 func TestOtherVersionsSideBySide_F22(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
@@ -142,10 +142,10 @@ func TestOtherVersionsSideBySide_F22(t *testing.T) {
 		}
 		before = dump()
 	}, 0, nil)
-	d.finish(f, reliability.Row{Cases: "F22", Done: "keys of layouts 3 and 5 under the same name",
+	d.finish(f, reliability.Row{Cases: "F22", Done: "keys of versions 3 and 5 under the same name",
 		Servers: ownRedis}, allowance{})
 	if after := dump(); len(before) == 0 || !maps.Equal(before, after) {
-		t.Errorf("of %d keys of other layouts, %d are left, or their values have changed", len(before), len(after))
+		t.Errorf("of %d keys of other versions, %d are left, or their values have changed", len(before), len(after))
 	}
 }
 

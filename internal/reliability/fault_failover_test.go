@@ -94,7 +94,7 @@ func nameOn(t *testing.T, c *redistest.Cluster, node *redistest.Server) string {
 // run again.
 func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.Row) {
 	d.t.Helper()
-	// Grants of the old primary start at most a MaxWait after it died.
+	// Grants of the old primary start at most MaxWait after it died.
 	latest := f.began.Add(worker.DefaultMaxWait)
 	lost := -d.charges(primary.Client(d.t), time.Since(latest))
 	for _, s := range d.all() {
@@ -102,8 +102,8 @@ func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.R
 			lost++
 		}
 	}
-	// asynq too must find the new primary before it brings a task: its forwarder looks every
-	// half second, and its client pauses as long between repetitions.
+	// asynq too must find the new primary before it brings a task: its forwarder looks every half second, and its
+	// client pauses for half a second between repetitions.
 	d.finish(f, row, allowance{lost: max(0, lost), again: anyNumber, recoverer: true, within: 2 * time.Second})
 }
 

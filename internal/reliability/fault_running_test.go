@@ -59,7 +59,7 @@ type ran struct {
 	Lost          bool      // the handler was told that its place was lost
 }
 
-// beRunner is the worker process under a running limit. It ends with its parent.
+// beRunner runs the worker process under a running limit. It ends with its parent.
 func beRunner(text string) error {
 	var settings runnerSettings
 	if err := json.Unmarshal([]byte(text), &settings); err != nil {
@@ -255,7 +255,7 @@ func (d *runningDrain) ended() int {
 	return len(tasks)
 }
 
-// holds returns how many units run in a process.
+// holds returns how many units run in a process now.
 func (d *runningDrain) holds(process int) (units int64) {
 	for _, r := range d.all() {
 		if r.Process == process && r.Ended.IsZero() {
@@ -310,7 +310,7 @@ func (d *runningDrain) check() {
 	}
 }
 
-// usedAgain returns how long after the kill the other processes ran as much as the limit allows.
+// usedAgain returns how long after the kill the units in the other processes reached the limit again.
 func (d *runningDrain) usedAgain(runs []throttletest.Start) time.Duration {
 	for _, r := range runs {
 		if r.At.After(d.killed) && sumAt(runs, r.At) > placesAtOnce-5 {

@@ -20,9 +20,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// waitForReplica asks, after each script, until a replica has what the connection wrote, and fails the call if none has
-// it in time. The library has no such mode: this measures what a program of its own could gain. It needs a client with
-// one connection, since WAIT speaks of what its own connection wrote.
+// waitForReplica waits, after each script, until a replica has what the connection wrote, and fails the call if no
+// replica has it in time. The library has no such mode: this measures what a program of its own could gain. It needs a
+// client with one connection, since WAIT refers to the writes of its own connection.
 type waitForReplica struct{ client *redis.Client }
 
 var errNoReplica = errors.New("no replica has the decision")
@@ -100,8 +100,8 @@ func unlimited(t *testing.T, name string, client redis.UniversalClient) *throttl
 	return th
 }
 
-// link passes bytes on, until it stalls: what is written then stays on the way. redistest.Proxy reads requests and
-// replies one by one, and replication has others.
+// link passes bytes on until it stalls; bytes that are written then do not arrive. redistest.Proxy cannot do this,
+// since it reads requests and replies one by one, and replication has neither.
 type link struct {
 	listener net.Listener
 	target   string

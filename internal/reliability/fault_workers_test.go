@@ -65,8 +65,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 		allowance{again: again, recoverer: true})
 }
 
-// TestRollingRestart_F35 replaces each process, one after the other, as a deployment
-// does.
+// TestRollingRestart_F35 replaces the processes one after the other, as a rollout does.
 func TestRollingRestart_F35(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)

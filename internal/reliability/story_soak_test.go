@@ -46,9 +46,9 @@ type soak struct {
 	settings       soakSettings
 	loads          []workload
 	notes          *notebook
-	server, queue  *redistest.Server // the throttles' and asynq's
+	server, queue  *redistest.Server // the servers of the throttles and of asynq
 	proxy          *redistest.Proxy  // before the throttles' server
-	direct, behind *redis.Client     // of the two servers, past the proxy
+	direct, behind *redis.Client     // clients of the two servers, past the proxy
 	clock          *steppedClock
 	random         *rand.Rand
 	workers        []*soakWorker
@@ -64,10 +64,10 @@ type soak struct {
 // sample is the memory of one moment, in bytes.
 type sample struct{ heap, throttles, queue uint64 }
 
-// TestSoak lets a mixed load run for a long time amid faults and changes, and compares the handlers' own record with
-// what is promised: nothing is over its limit, no task is lost, nothing is left behind, and memory does not grow. By
-// default the soak lasts some seconds. That is too short to kill a process: asynq takes a minute to find the tasks of a
-// process that died.
+// TestSoak runs a mixed load for a long time amid faults and changes, and compares the handlers' own record with the
+// promises: no limit is exceeded, no task is lost, nothing is left behind, and memory does not grow. By default the
+// soak lasts some seconds. That is too short to kill a process: asynq takes a minute to find the tasks of a process
+// that died.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -90,7 +90,7 @@ func TestSoak(t *testing.T) {
 	s.report(left)
 }
 
-// TestSoakIsChecked: the checks of a soak find what is wrong in records that the test has made wrong.
+// TestSoakIsChecked: the checks of a soak find each error that the test puts into its records.
 func TestSoakIsChecked(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -480,7 +480,7 @@ func counts(of map[string]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// forever returns how many keys have no expiry, but for asynq's own.
+// forever returns how many keys have no expiry, without asynq's own keys.
 func (s *soak) forever() (n int) {
 	for _, client := range []*redis.Client{s.direct, s.behind} {
 		for key := range keysOf(s.t, client, "*") {
@@ -495,7 +495,8 @@ func (s *soak) forever() (n int) {
 	return n
 }
 
-// memory returns how memory changed, from the second third of the samples to the last: before, everything warms up.
+// memory returns how memory changed from the second third of the samples to the last. During the first third everything
+// warms up.
 func (s *soak) memory() []reliability.Figure {
 	if len(s.samples) < 20 {
 		return nil

@@ -36,26 +36,26 @@ func (a *answers) firstAfter(instant time.Time) (first time.Time) {
 	return first
 }
 
-// Decided is not of interest.
+// Decided ignores the event.
 func (*answers) Decided(throttle.Decision) {}
 
-// FellBack is not of interest.
+// FellBack ignores the event.
 func (*answers) FellBack(throttle.Outage) {}
 
-// Settled is not of interest.
+// Settled ignores the event.
 func (*answers) Settled(throttle.Settlement) {}
 
-// Paused is not of interest.
+// Paused ignores the event.
 func (*answers) Paused(throttle.Pause) {}
 
-// Adapted implements throttle.Observer.
+// Adapted ignores the event.
 func (*answers) Adapted(throttle.Adaptation) {}
 
-// Started is not of interest.
+// Started ignores the event.
 func (*answers) Started(throttle.Lateness) {}
 
-// PutBack is not of interest.
+// PutBack ignores the event.
 func (*answers) PutBack(throttle.PutBack) {}
 
-// Ended implements throttle.Observer.
+// Ended ignores the event.
 func (*answers) Ended(throttle.Ending) {}

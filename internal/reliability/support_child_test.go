@@ -74,7 +74,7 @@ func (c *child) kill() {
 	_ = c.process.Wait()
 }
 
-// beChild is the worker process. It ends with its parent.
+// beChild runs the worker process. It ends with its parent.
 func beChild(text string) error {
 	var settings childSettings
 	if err := json.Unmarshal([]byte(text), &settings); err != nil {

@@ -42,7 +42,7 @@ var windows = longtest.Of(6, 8)
 // time for fewer.
 var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[longtest.Watched]
 
-// quotas have a limit for each tenant that is its part of the global limit, so that both are full at
+// quotas are the scopes of most drains. Each tenant's limit is its part of the global limit, so that both are full at
 // the same time.
 var quotas = []throttle.Scope{
 	{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, window)}},
@@ -63,7 +63,7 @@ type drain struct {
 	*record
 	answers
 	t         *testing.T
-	name      string // of the throttle
+	name      string // the throttle's name
 	scopes    []throttle.Scope
 	jobs      int
 	reach     reach
@@ -147,7 +147,7 @@ func apart(t *testing.T, options ...string) (*drain, *redistest.Server) {
 	return apartBy(t, server, quotas, func() redis.UniversalClient { return server.Client(t) }), server
 }
 
-// apartBy is apart, with the caller's own clients of the throttle's server.
+// apartBy does what apart does, with the caller's own clients of the throttle's server.
 func apartBy(t *testing.T, server *redistest.Server, scopes []throttle.Scope,
 	decide func() redis.UniversalClient) *drain {
 	t.Helper()
@@ -196,8 +196,7 @@ func (d *drain) until(what string, within time.Duration, is func() bool) {
 	d.t.Fatalf("not within %s: %s; %d of %d jobs have started", within, what, d.begun(), d.jobs)
 }
 
-// amid waits until the drain is well under way: two windows are full, and so is the window
-// that ends now.
+// amid waits until the drain is well under way: two windows are full, and the window that ends now is full too.
 func (d *drain) amid() {
 	d.t.Helper()
 	d.until("two windows have run", time.Minute, func() bool { return d.begun() >= 2*int(units) })
@@ -243,7 +242,7 @@ func (d *drain) strike(begin func(), length time.Duration, end func()) fault {
 	return f
 }
 
-// allowance is what a case may do beyond the promise.
+// allowance is how far a case may deviate from the promise.
 type allowance struct {
 	loses  bool          // acknowledged data is lost for sure
 	lost   int           // how many units are lost, if the case has counted them itself
@@ -253,12 +252,12 @@ type allowance struct {
 	// when their lease of 30 s and 30 s more are over. The recoverer looks each minute, and
 	// when a server starts: so finish starts one more process then.
 	recoverer bool
-	// stepped: the clock of the scripts steps, and not only forward: a booking made while
-	// time stands still in a ledger may count until its grace is over.
+	// stepped: the clock of the scripts steps, also backward. A booking that was made while time stands still in a
+	// ledger may count until its grace is over.
 	stepped bool
 }
 
-// anyNumber of jobs may run again: they are counted, and their number is not known before.
+// anyNumber allows any number of jobs to run again: they are counted, and their number is not known before.
 const anyNumber = -1
 
 // forgotten is how long asynq takes to give up a task on which no worker works.

@@ -86,7 +86,7 @@ func (r *record) begunBefore(at time.Time) (n int) {
 	return n
 }
 
-// within returns how many jobs have started since a time ago.
+// within returns how many jobs have started in the last time of the given length.
 func (r *record) within(last time.Duration) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // handler for up to MaxWait, and an advance lets jobs start without asking Redis until it is over.
 const edge = worker.DefaultMaxWait + soakAdvance
 
-// change is what the operator changed for a scope key, and from when to when, by this machine's clock, which Redis
-// reads too. Neither instant is known exactly, so each is given as the earliest and the latest that it can be.
+// change is a setting that the operator made for a scope key, with its begin and its end by this machine's clock, which
+// Redis reads too. Neither instant is known exactly, so each is given as the earliest and the latest possible instant.
 type change struct {
 	throttle, scope, key string // an empty key of a keyed scope is all its keys
 	from, to             [2]time.Time
@@ -29,7 +29,7 @@ type change struct {
 	paused               bool
 }
 
-// concerns reports whether a change is of a scope key.
+// concerns reports whether a change applies to a scope key.
 func (c change) concerns(name, scope, key string) bool {
 	return c.throttle == name && c.scope == scope && (c.key == key || c.key == "")
 }
@@ -64,7 +64,7 @@ func (c call) cost(scope string, running bool) int64 {
 	return c.Job.Weight
 }
 
-// accounts are what the notebooks of a soak say.
+// accounts are the contents of a soak's notebooks.
 type accounts struct {
 	calls                              []call
 	enqueued, refused, expired, unsure map[string]bool // by task
@@ -207,7 +207,7 @@ func checkPauses(w workload, scope throttle.Scope, starts []throttletest.Start, 
 	return wrong
 }
 
-// starts returns the calls under a scope as Check takes them. What started while the scope was off is left out.
+// starts returns the calls under a scope as Check takes them. Starts while the scope was off are left out.
 func (a accounts) starts(w workload, scope throttle.Scope, running bool, changes []change,
 	killed map[string]time.Time) (starts []throttletest.Start) {
 	for _, c := range a.calls {

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// events are the faults and the changes of a soak, in the order in which they come. Each is over before the next
-// begins, except for the changes that end by themselves.
+// events returns the faults and the changes of a soak, in order. Each is over before the next begins, except for the
+// changes that end by themselves.
 func (s *soak) events() []func() {
 	mail, quick := s.loads[0].name, s.loads[1].name
 	shape := func(units ...int64) []throttle.Limit {
@@ -62,7 +62,7 @@ func (s *soak) loseReplies() {
 	}
 }
 
-// killConnections has a server close the connections of all its clients.
+// killConnections makes a server close the connections of all its clients.
 func (s *soak) killConnections(addr string) {
 	if addr == s.queue.Addr {
 		s.struck = append(s.struck, time.Now())
@@ -82,7 +82,7 @@ func (s *soak) kill() {
 	s.done["process killed with kill -9"]++
 }
 
-// span is the time of a call, from before it until now.
+// span returns the time of a call: its beginning and now.
 func span(from time.Time) [2]time.Time { return [2]time.Time{from, time.Now()} }
 
 // change calls a function that changes a setting until an instant, and notes the change.

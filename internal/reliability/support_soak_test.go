@@ -28,17 +28,18 @@ const (
 	burstOfQuick = 60 // tasks that come within a second, where there are advances
 )
 
-// workload is the tasks of one throttle in a soak. They have a queue of their own.
+// workload is one throttle of a soak, with its tasks, which have a queue of their own.
 type workload struct {
-	name    string // of the throttle
+	name    string // the throttle's name
 	scopes  []throttle.Scope
 	options throttle.Options
-	job     func(n int) throttle.Job // of the nth task
+	job     func(n int) throttle.Job // returns the job of the nth task
 	expires func(n int) time.Duration
 }
 
-// mail is the workload with all kinds of limits. It has no advances: they need a throttle without running limits. Its
-// quotas begin anew at the next full and the next half hour, and its ramp takes its next step at the next full hour.
+// mail returns the workload with all kinds of limits. It has no advances: they need a throttle without running limits.
+// Its quotas begin anew at the next full hour and the next half hour, and its ramp takes its next step at the next full
+// hour.
 func mail(name string, begins time.Time, length time.Duration) workload {
 	begins = begins.UTC()
 	hour := (begins.Hour() + 1) % 24
@@ -82,7 +83,7 @@ func mail(name string, begins time.Time, length time.Duration) workload {
 	}
 }
 
-// deskHours are open four fifths of the time, from the beginning of a soak until well after its end.
+// deskHours returns hours that are open four fifths of the time, from the beginning of a soak until well after its end.
 func deskHours(begins time.Time, length time.Duration) string {
 	const most = 8 // ranges a day: a text has 64 ranges in a week at most
 	each := max(5*time.Minute, ((length+15*time.Minute)/most).Truncate(time.Minute)+time.Minute)
@@ -116,7 +117,7 @@ func mailJob(n int) throttle.Job {
 	return job
 }
 
-// quick is the workload of advances: many light jobs of one lane, under long windows.
+// quick returns the workload of advances: many light jobs of one lane, under long windows.
 func quick(name string) workload {
 	return workload{
 		name: name,
@@ -131,7 +132,7 @@ func quick(name string) workload {
 	}
 }
 
-// clocked is the workload whose scripts are given the time of a clock that steps.
+// clocked returns the workload whose scripts get the time of a clock that steps.
 func clocked(name string) workload {
 	return workload{
 		name: name,
@@ -152,7 +153,7 @@ type note struct {
 	Throttle string
 	Task     string
 	Process  string
-	Call     int64            // of a handler, within its process
+	Call     int64            // the number of the handler's call, within its process
 	Job      throttle.Job     // as it was charged
 	At       time.Time        // the granted start, on Redis' clock
 	Noted    time.Time        // on this machine's clock
@@ -162,11 +163,11 @@ type note struct {
 	Advanced bool
 }
 
-// notebook is the file in which a process notes what it does. It is safe for use by many goroutines, and a line that
-// was noted outlives its process.
+// notebook is the file in which a process notes what it does. It is safe for use by many goroutines, and each line
+// outlives its process.
 type notebook struct {
 	process string
-	calls   atomic.Int64 // of handlers
+	calls   atomic.Int64 // counts the calls of handlers
 	asked   sync.Map     // tasks whose provider has asked to wait: it asks once for each
 	mu      sync.Mutex
 	file    *os.File
@@ -377,7 +378,7 @@ func (s soakSettings) workloads() []workload {
 	return []workload{mail(s.Name+"-mail", s.Begins, s.Length), quick(s.Name + "-quick")}
 }
 
-// beSoaker is the worker process. It ends with its parent.
+// beSoaker runs the worker process. It ends with its parent.
 func beSoaker(text string) error {
 	var settings soakSettings
 	if err := json.Unmarshal([]byte(text), &settings); err != nil {

@@ -42,17 +42,17 @@ type account struct {
 	lowered int
 	quiet   bool // every booking has stopped counting
 	grants  int
-	granted time.Time // when the last job was, by the local clock
+	granted time.Time // when the last job was granted, by the local clock
 	usages  int
 	pulls   []pulled
 	lines   map[string]map[string]int64 // the weights of the jobs in line, by flow
 	slots   map[string]string           // the slots of the booked jobs
 	told    map[string]map[span]int64   // by scope key and quota: the used and booked units of the last usage
 	wall    *wall
-	starts  int               // that were held against quotas and hours
+	starts  int               // how many starts were compared with quotas and hours
 	edges   int               // the most that Redis had of one calendar
 	ramps   int               // usages of ramps, whose units in force were compared
-	texts   map[string]string // of ramps, by their steps and calendars
+	texts   map[string]string // the texts of ramps, by their steps and calendars
 
 	advances  map[*wire][]*advance // by the process that has them
 	paused    map[string]int64     // by scope key: until when it is closed at run time
@@ -295,12 +295,12 @@ func (a *account) reserved(wire *wire, argv []string, reply string) {
 	}
 }
 
-// chargeName is the key under which charges are found. No job starts twice at one instant,
-// except a job whose first grant was lost.
+// chargeName returns the key under which charges are found. No job starts twice at one instant, except a job whose
+// first grant was lost.
 func chargeName(id string, at int64) string { return id + " " + strconv.FormatInt(at, 10) }
 
-// unused returns the charge under which a job starts: if possible one under which no handler
-// has run yet; nil if there is no charge.
+// unused returns the charge under which a job starts: a charge under which no handler has run yet, if there is one; nil
+// if the job has no charge.
 func (a *account) unused(id string, at int64) (found *charge) {
 	for _, c := range a.charges[chargeName(id, at)] {
 		if found == nil || found.run {
@@ -310,7 +310,7 @@ func (a *account) unused(id string, at int64) (found *charge) {
 	return found
 }
 
-// grant enters the charge of a job.
+// grant enters the charge of a job into the account.
 func (a *account) grant(c *charge, now int64) {
 	name := chargeName(c.job, c.at)
 	a.charges[name] = append(a.charges[name], c)
@@ -410,9 +410,9 @@ func (a *account) look(name string, t int64) int64 {
 	return t
 }
 
-// stepsBack is called before Redis' clock is set back. An entry that has left all windows and periods by now is gone if
-// Redis has looked at its scope key since. If it has not, the entry counts on, since the ledgers' time stands still at
-// the last look.
+// stepsBack prepares the account; call it before Redis' clock is set back. An entry that has left all windows and
+// periods by now is gone if Redis has looked at its scope key since. Otherwise the entry counts on, since the ledgers'
+// time stands still at the last look.
 func (a *account) stepsBack() {
 	now := a.world.now().UnixMicro()
 	for name, entries := range a.byKey {
@@ -441,8 +441,8 @@ func (a *account) held(name string, e entry, l limit) int64 {
 	return a.fullest(name, e, l)
 }
 
-// fullest returns how many units the fullest window that contains a charge holds, of all that was
-// charged while the window was in force.
+// fullest returns how many units the fullest window that contains a charge holds, out of the units that were charged
+// while the window was in force.
 func (a *account) fullest(name string, e entry, l limit) int64 {
 	var most int64
 	since, window := a.since[name][l.span], l.length
@@ -484,7 +484,7 @@ func (a *account) modeOf(scope string) throttle.Mode {
 	return throttle.Mode(strings.Index("eso", letter))
 }
 
-// span is the window of a limit, or its lease, in microseconds; the calendar of a quota or the text of hours.
+// span is the window of a limit, or its lease, in microseconds; or the calendar of a quota, or the text of hours.
 type span struct {
 	kind     byte
 	length   int64
@@ -499,9 +499,9 @@ const (
 	hours  = 'h'
 )
 
-// limit is a limit.
+// limit is a limit as the scripts have it.
 type limit struct {
-	units int64 // of a ramp those of its last step
+	units int64 // for a ramp, the units of its last step
 	span
 	precision int64
 	ramp      string // its text, empty for other limits
@@ -531,7 +531,7 @@ func (a *account) inForce(name string) (inForce []limit) {
 	return inForce
 }
 
-// limitOf is a limit of the configuration.
+// limitOf converts a limit of the configuration.
 func limitOf(l throttle.Limit) limit {
 	of := span{kind: window, length: l.Window.Microseconds()}
 	switch {
@@ -566,7 +566,7 @@ func (a *account) limitIn(text string) limit {
 // countsStarts reports whether a limit counts the starts of a window or a period.
 func (s span) countsStarts() bool { return s.kind == window || s.kind == quota }
 
-// changed takes up what was set at run time.
+// changed takes up a setting that was made at run time.
 func (a *account) changed(what, name, value string, set int64) {
 	switch what {
 	case "pause", "resume":
@@ -673,9 +673,9 @@ func (a *account) settled(argv []string, reply []any) {
 	}
 }
 
-// correct checks whether the ledgers of a scope key can have found the corrected entry. A charge
-// made while time stood still has its entry at another instant than its start: after its
-// correction the account no longer knows what the ledgers have.
+// correct checks whether the ledgers of a scope key certainly have the corrected entry. A charge that was made while
+// time stood still has its entry at another instant than its start: after its correction the account no longer knows
+// what the ledgers have.
 func (a *account) correct(name string, c *charge, now int64) {
 	if !a.world.plan.stepsBack() {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 // advance is what a grant charged for jobs of its lane that come soon (throttle.Options.Advance): a charge of its own,
-// whose units are those that no job has taken yet.
+// with the units that no job has taken yet.
 type advance struct {
 	*charge
 	lane   string
@@ -102,7 +102,7 @@ func (p *plan) drawRoom(d dice, scope *throttle.Scope, least float64) {
 	}
 }
 
-// drawStreamFaults draws anew what is set at run time, which had other windows, and lets things happen while the jobs
+// drawStreamFaults draws the settings of run time anew, since they had other windows, and draws faults while the jobs
 // of streams start.
 func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
 	for i := range p.faults {
@@ -222,10 +222,10 @@ func (a *account) used(name string, l limit, now int64) (units int64) {
 	return units
 }
 
-// started takes up a start out of an advance of a process: it moves the units of the job from where they were charged
-// to where the job starts, in the time of the process, which may not know of a step of Redis' clock yet. The start must
-// be in the same sub-windows, within Options.Advance, and leave each window that contains it under the limit that was
-// in force when the units were charged, unless more was allowed or charged meanwhile.
+// started takes up a start out of an advance of a process. It moves the units of the job from the instant of their
+// charge to the job's start, in the time of the process, which may not know of a step of Redis' clock yet. The start
+// must be in the same sub-windows and within Options.Advance. It must leave each window that contains it under the
+// limit that was in force when the units were charged, unless more was allowed or charged meanwhile.
 func (a *account) started(r *running, granted throttle.Reservation) *charge {
 	c := &charge{job: granted.Job.ID, at: granted.Start.UnixMicro(), answered: time.Now(), advanced: true}
 	left := granted.Job.Weight
@@ -270,10 +270,10 @@ func (a *account) startsIn(v *advance, name string, e entry) {
 	}
 }
 
-// disturb notes that from now on a scope key may hold more than its limits allowed before.
+// disturb notes that from now on a scope key may hold more units than its earlier limits allowed.
 func (a *account) disturb(name string) { a.disturbed[name] = a.grants }
 
-// advanceIn reads the advance of an answer that grants a job; no units if it brings none.
+// advanceIn reads the advance from an answer that grants a job. Without an advance, units is 0.
 func advanceIn(words []string) (units, ends int64) {
 	for i, word := range words {
 		if of, is := strings.CutPrefix(word, "+"); is && i+1 < len(words) {

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// drawBounds draws how long lines may get. In a calm world every task is planned then, and none comes again as another
-// job, which would not be refused.
+// drawBounds draws bounds for the lengths of lines. In a calm world every task is then planned, and none comes again as
+// another job, which would not be refused.
 func (p *plan) drawBounds(d dice) {
 	p.bounded = true
 	for i := range p.scopes {
@@ -36,7 +36,7 @@ func (w *world) take(jobs []*job, plan worker.Plan) {
 	}
 }
 
-// checkBounds holds the lengths in Redis against the bounds, after a script of a calm world.
+// checkBounds compares the lengths in Redis with the bounds, after a script of a calm world.
 func (a *account) checkBounds() {
 	reply, err := a.world.redis.do(encode("HGETALL", "thr:{"+a.world.name+"}:4:waiting"))
 	a.world.must("HGETALL", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// exchange is the world's Redis: one connection behind all clients, one command after
-// the other, so that what passes here is the order in which Redis did it.
+// exchange is the world's Redis: one connection behind all clients. It carries one command after the other, so the
+// order here is the order in which Redis executed them.
 type exchange struct {
 	mu   sync.Mutex
 	conn net.Conn

@@ -10,7 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// wall remembers what the clock on the wall of a zone says of each minute: no edge lies within one.
+// wall remembers what the wall clock of a zone shows at each minute: no edge lies within a minute.
 type wall struct {
 	began map[minuteOf]int64
 	open  map[minuteOf]bool
@@ -77,11 +77,11 @@ func (a *account) checkOpen(name string, c *charge) {
 	a.starts++
 }
 
-// clockAt is an instant of Redis' clock in UTC.
+// clockAt returns an instant of Redis' clock as a text in UTC.
 func (w *world) clockAt(at int64) string { return time.UnixMicro(at).UTC().Format(time.RFC3339Nano) }
 
-// inPeriod returns how many units the period of a charge holds under a quota: of all that was charged while the quota
-// was in force, by the time of the ledgers.
+// inPeriod returns how many units the period of a charge holds under a quota, out of the units that were charged while
+// the quota was in force, by the time of the ledgers.
 func (a *account) inPeriod(name string, e entry, l limit) (units int64) {
 	began := a.wall.beganAt(l.calendar, e.at)
 	for _, other := range a.byKey[name] {
@@ -92,8 +92,8 @@ func (a *account) inPeriod(name string, e entry, l limit) (units int64) {
 	return units
 }
 
-// compareQuota compares the used units of the current period with the grants. What is granted for a start in a later
-// period counts as booked.
+// compareQuota compares the used units of the current period with the grants. A grant whose start is in a later period
+// counts as booked.
 func (a *account) compareQuota(name string, l limit, now, used, booked int64) {
 	if a.told[name] == nil {
 		a.told[name] = map[span]int64{}
@@ -185,8 +185,8 @@ func (w *world) stepsBackOver(text string) (n int64) {
 	return n
 }
 
-// mostEdges is how many edges Redis keeps of a quota or of hours that know the next two months, and as long as the
-// ramps of the world take: those of two periods before the first that was asked for, and of 16 after the last.
+// mostEdges returns the most edges that Redis keeps of a quota or of hours. They cover the next two months and the
+// ramps of the world: two periods before the first that was asked for, and 16 after the last.
 func (p *plan) mostEdges() int { return 4*(64+int(p.climbs()/(24*time.Hour))) + 20 }
 
 // checkEdges checks that Redis keeps edges of the calendars and hours of the world alone, and no more of each than its
@@ -207,7 +207,7 @@ func (a *account) checkEdges() {
 	}
 }
 
-// calendars is how many different calendars and hours a world has, with those that are set at run time.
+// calendars returns how many different calendars and hours a world has, including those that are set at run time.
 func (p *plan) calendars() int {
 	all := map[string]bool{}
 	note := func(limits []throttle.Limit) {

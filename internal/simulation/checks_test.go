@@ -43,8 +43,8 @@ func (p *progress) advance() {
 	}
 }
 
-// bound is the time by which all jobs must have ended: the sum of everything that can hold up
-// the last job, as if none of it happened at the same time. See the package's documentation.
+// bound returns the time by which all jobs must have ended: the sum of everything that can hold up the last job, as if
+// none of it happened at the same time. See the package's documentation.
 func (p *plan) bound() time.Duration {
 	total := p.span
 	add := func(d time.Duration) { total += d }
@@ -125,7 +125,7 @@ func (w *world) await() {
 	}
 }
 
-// left is how many tasks asynq still has to run.
+// left returns how many tasks asynq still has to run.
 func (w *world) left() (n int64) {
 	ctx, pipe := context.Background(), w.operator.wire.client.Pipeline()
 	pending, active := pipe.LLen(ctx, "asynq:{default}:pending"), pipe.LLen(ctx, "asynq:{default}:active")
@@ -339,7 +339,7 @@ func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
 		(hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
 }
 
-// follow walks through a job's calls.
+// follow goes through a job's calls.
 func (w *world) follow(j *job) (state progress, hit bool) {
 	state.job = j
 	var before *call
@@ -432,7 +432,7 @@ func (w *world) checkNoKeys() {
 	}
 }
 
-// kept is how long a key may live now.
+// kept returns how long a key may live from now on.
 func (w *world) kept(key string) time.Duration {
 	longest, climbs := w.plan.longest(), w.plan.climbs()
 	if strings.HasSuffix(key, "}:asynq") {
@@ -464,7 +464,7 @@ func (w *world) kept(key string) time.Duration {
 	return w.plan.lookahead() + 2*longest + climbs + 30*24*time.Hour
 }
 
-// longest is for how long a start counts at most. A period with a change of the clock may have an hour more.
+// longest returns for how long a start counts at most. A period with a change of the clock may have an hour more.
 func (p *plan) longest() (longest time.Duration) {
 	note := func(limits []throttle.Limit) {
 		for _, limit := range limits {

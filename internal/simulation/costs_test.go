@@ -90,7 +90,7 @@ func (p *plan) charges(j *job) map[string]int64 {
 	return charges
 }
 
-// settle tells the throttle what a job has really taken.
+// settle settles a job's charge for the units that the job has really taken.
 func (o outcome) settle(ctx context.Context) error {
 	if o.costs != nil {
 		return worker.SettleCosts(ctx, o.costs)

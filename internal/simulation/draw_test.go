@@ -9,12 +9,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// plan is all that is drawn for one run, before the run begins: the order in which its goroutines
-// run does not change the plan.
+// plan is everything that is drawn for one run, before the run begins: the order in which its goroutines run does not
+// change the plan.
 type plan struct {
 	seed      uint64
 	kind      kind
-	span      time.Duration // in which jobs arrive and faults happen
+	span      time.Duration // the time in which jobs arrive and faults happen
 	scopes    []throttle.Scope
 	options   throttle.Options
 	tenants   []string
@@ -47,7 +47,7 @@ type process struct {
 	concurrency  int
 	maxWait      time.Duration
 	check, delay time.Duration // asynq's intervals
-	retry        time.Duration // after a failure
+	retry        time.Duration // how long asynq waits after a failure
 	advance, lag time.Duration // in worlds with advances
 }
 
@@ -71,7 +71,7 @@ type job struct {
 type how int
 
 const (
-	plain   how = iota // by asynq alone
+	plain   how = iota // enqueued by asynq alone
 	spare              // made by worker.NewTask
 	planned            // by worker.Client
 )
@@ -79,10 +79,10 @@ const (
 // outcome is what one call of a handler does.
 type outcome struct {
 	does  deed
-	units int64            // for which the handler settles
-	costs map[string]int64 // for which it settles instead, by scope
-	wait  time.Duration    // that the upstream asks for
-	scope string           // for which it asks
+	units int64            // the units for which the handler settles
+	costs map[string]int64 // the costs for which it settles instead, by scope
+	wait  time.Duration    // the wait that the upstream asks for
+	scope string           // the scope for which it asks
 }
 
 type deed int
@@ -91,10 +91,10 @@ const (
 	succeeds deed = iota
 	fails
 	panics
-	waits     // the upstream asks to
-	untouched // fails before the upstream was touched
-	settles   // and succeeds
-	skips     // fails for good
+	waits     // the upstream asks to wait
+	untouched // the call fails before the upstream was touched
+	settles   // the call settles and succeeds
+	skips     // the call fails for good
 )
 
 func (d deed) String() string {
@@ -231,7 +231,7 @@ func (p *plan) drawOutcome(d dice, j *job) outcome {
 	return o
 }
 
-// calls is how often a job's handler is called if nothing goes wrong.
+// calls returns how often a job's handler is called if nothing goes wrong.
 func (j *job) calls() int {
 	state := progress{job: j}
 	n := 0

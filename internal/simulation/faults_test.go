@@ -14,14 +14,14 @@ type fault struct {
 	at      time.Duration
 	does    mischief
 	lasts   time.Duration
-	which   int // of the processes or jobs
+	which   int // the index of the process or job
 	process process
 	scope   string
 	key     string
 	limits  []throttle.Limit
 	mode    throttle.Mode
-	step    time.Duration // of Redis' clock
-	verb    string        // of the script whose replies are lost
+	step    time.Duration // by how much Redis' clock steps
+	verb    string        // the script whose replies are lost
 	replies int
 }
 
@@ -34,14 +34,14 @@ const (
 	loss                     // one process loses replies to what was done
 	flush                    // Redis forgets all scripts
 	clock                    // Redis' clock steps
-	pause                    // a scope key
-	limits                   // are set, and taken back
-	mode                     // is set, and taken back
-	queue                    // is paused
-	deletion                 // of a task, by hand
-	archive                  // a task, by hand
+	pause                    // a scope key is paused
+	limits                   // limits are set, and taken back
+	mode                     // a mode is set, and taken back
+	queue                    // the queue is paused
+	deletion                 // a task is deleted by hand
+	archive                  // a task is archived by hand
 	nudge                    // a task is run by hand, before its time
-	eviction                 // of the edges of calendars
+	eviction                 // Redis loses the edges of calendars
 	stall                    // a process is stopped for a while
 )
 

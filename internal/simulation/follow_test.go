@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// said is what an upstream says of a scope key at an instant, and not to a handler.
+// said is what an upstream reports about a scope key at an instant, outside of any handler.
 type said struct {
 	at         time.Duration
 	scope, key string
@@ -235,8 +235,8 @@ func (a *account) adapted(argv []string, reply []any) {
 	}
 }
 
-// partsOf returns between what the served share of a scope key's limits lies, in thousandths. It is remembered for a
-// day after its last change, and as long after a refusal, if that was one to be taken into account.
+// partsOf returns the bounds of the served share of a scope key's limits, in thousandths. Redis remembers the share for
+// a day after its last change, or after a refusal that had to be taken into account.
 func (a *account) partsOf(name string) (least, most int64) {
 	part, is := a.parts[name]
 	now, at := a.world.now().Add(-24*time.Hour), a.adaptedAt[name]

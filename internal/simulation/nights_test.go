@@ -20,7 +20,7 @@ import (
 // dawn is how long before an edge the processes of the next day begin, by Redis' clock.
 const dawn = 10 * time.Second
 
-// rest lets a night pass if nothing happens before the next edge but that edge.
+// rest lets a night pass if the next event is an edge.
 func (w *world) rest() {
 	if !w.plan.scheduled || time.Since(w.began) < w.plan.lastEvent() || !w.idle() {
 		return
@@ -45,7 +45,7 @@ func (w *world) rest() {
 	}
 }
 
-// leave ends a process in order that has nothing to do. What is left of one that has died ends with it.
+// leave ends a process in order that has nothing to do. Goroutines that are left of a dead process end with it.
 func (r *running) leave() {
 	r.mu.Lock()
 	stopped := r.stopped
@@ -57,7 +57,7 @@ func (r *running) leave() {
 	}
 }
 
-// sleep lets time pass in which nothing runs. Keys age in leaps of hours.
+// sleep lets time pass while nothing runs. Keys age in leaps of hours.
 func (w *world) sleep(d time.Duration) {
 	w.asleep.Store(true)
 	time.Sleep(d)
@@ -71,7 +71,7 @@ func (w *world) sleep(d time.Duration) {
 	}
 }
 
-// night is how much longer than without it work may take after a night.
+// night is how much longer work may take after a night than it would without the night.
 const night = 2 * time.Minute
 
 // endOf returns when the current period of a quota ends; the zero time for other limits.
@@ -83,7 +83,7 @@ func (w *world) endOf(l throttle.Limit) (ends time.Time) {
 	return ends
 }
 
-// lastEvent is when the last of what is drawn has happened.
+// lastEvent returns when the last drawn event has happened.
 func (p *plan) lastEvent() time.Duration {
 	last := p.span
 	for _, f := range p.faults {
@@ -121,7 +121,8 @@ func (w *world) idle() bool {
 }
 
 // nextEdge returns the first instant of Redis' clock at which a job of the line may start that a quota, hours or its
-// slot hold back now; the zero time if there is none. Nothing is checked by it: what it misses makes a night longer.
+// slot hold back now; the zero time if there is none. No check depends on it: an edge that it misses makes a night
+// longer.
 func (w *world) nextEdge() (next time.Time) {
 	w.audit()
 	w.redis.mu.Lock()
@@ -178,9 +179,9 @@ func (w *world) mayStart(j *job, now time.Time) time.Time {
 	return at
 }
 
-// mostNights is how many nights a world has at most: one for each period that the work takes, or a ramp before its
-// units hold for good, and some for hours. With hours there are twice as many: a period may begin while they are
-// closed.
+// mostNights returns how many nights a world has at most: one for each period that the work takes or that a ramp needs
+// before its units hold for good, and some for hours. With hours there are twice as many: a period may begin while they
+// are closed.
 func (p *plan) mostNights() int {
 	most := 20.0
 	for _, scope := range p.scopes {

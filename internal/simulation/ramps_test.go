@@ -37,7 +37,7 @@ func (p *plan) drawRamp(d dice, s *schedule, quota throttle.Limit, heaviest int6
 	return ramp
 }
 
-// atLast returns the units of a limit that hold for good: of a ramp that is held those of its step.
+// atLast returns the units of a limit that hold for good. For a ramp that is held, these are the units of its step.
 func atLast(l throttle.Limit) int64 {
 	if isRamp(l) {
 		return wallclock.UnitsAt(l.Ramp, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -45,8 +45,8 @@ func atLast(l throttle.Limit) int64 {
 	return l.Units
 }
 
-// climb is about how many periods a ramp takes from the beginning of a world to the units that hold for good; 0 for
-// other limits.
+// climb returns about how many periods a ramp takes from the beginning of a world to the units that hold for good; 0
+// for other limits.
 func (p *plan) climb(l throttle.Limit) (periods int) {
 	if !isRamp(l) {
 		return 0
@@ -57,7 +57,7 @@ func (p *plan) climb(l throttle.Limit) (periods int) {
 	return periods
 }
 
-// climbs is how long the ramps of a world take at most. A slot may lie so far ahead.
+// climbs returns how long the ramps of a world take at most. A slot may lie so far ahead.
 func (p *plan) climbs() (longest time.Duration) {
 	note := func(limits []throttle.Limit) {
 		for _, l := range limits {
@@ -103,7 +103,7 @@ func (p *plan) drawRampSet(d dice, scope throttle.Scope) {
 	}
 }
 
-// rampTexts are the texts of a world's ramps, by the steps that the scripts have.
+// rampTexts returns the texts of a world's ramps, by the steps that the scripts have.
 func (p *plan) rampTexts() map[string]string {
 	texts := map[string]string{}
 	note := func(limits []throttle.Limit) {
@@ -122,8 +122,8 @@ func (p *plan) rampTexts() map[string]string {
 	return texts
 }
 
-// unitsAt returns the units of a limit that are in force at an instant: of a ramp those of its step, by the clock on
-// the wall of its zone.
+// unitsAt returns the units of a limit that are in force at an instant. For a ramp these are the units of its step, by
+// the wall clock of its zone.
 func (w *wall) unitsAt(l limit, at int64) int64 {
 	if l.ramp == "" {
 		return l.units
@@ -137,7 +137,7 @@ func (w *wall) unitsAt(l limit, at int64) int64 {
 	return units
 }
 
-// compareInForce compares the units in force that Redis tells with the clock on the wall, at an instant of the ledgers'
+// compareInForce compares the units in force that Redis reports with the wall clock, at an instant of the ledgers'
 // time.
 func (a *account) compareInForce(name string, l limit, at, units int64) {
 	if l.ramp == "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// place is what a charge occupies under a running limit of a scope key, by the account.
+// place is the room that a charge occupies under a running limit of a scope key, by the account.
 type place struct {
-	name   string // of the scope key
+	name   string // the scope key's name
 	units  int64
 	lease  int64
 	most   int64     // how many units may run with it, by the limit at its grant
@@ -165,7 +165,7 @@ func (w *world) reaches(at int64, after time.Time) time.Time {
 	return time.UnixMicro(at)
 }
 
-// turned says by how much Redis' clock is ahead of the local one, and from when on.
+// turned is how far Redis' clock is ahead of the local one, and from when on.
 type turned struct {
 	at time.Time
 	by time.Duration

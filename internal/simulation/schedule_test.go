@@ -17,7 +17,7 @@ var turningPoints = []turningPoint{
 	{"2027-12-31T23:00:00Z", "Europe/Paris"},
 	{"2027-04-30T18:30:00Z", "Asia/Kolkata"},
 	{"2027-05-10T07:00:00Z", "America/Los_Angeles"},
-	// 2 o'clock does not come, or comes twice.
+	// 2 o'clock does not exist, or comes twice.
 	{"2027-03-28T01:00:00Z", "Europe/Paris"},
 	{"2027-10-31T00:00:00Z", "Europe/Paris"},
 	{"2027-10-31T01:00:00Z", "Europe/Paris"},
@@ -69,8 +69,8 @@ func (p *plan) drawSchedule(d dice) {
 	p.drawScheduleFaults(d, s)
 }
 
-// drawSettledLater lets some jobs start shortly before the edge that settle after it: what they give back is of the
-// period before.
+// drawSettledLater lets some jobs start shortly before the edge and settle after it: the units that they give back
+// belong to the period before.
 func (p *plan) drawSettledLater(d dice, s *schedule) {
 	if p.bounded && p.kind == calm {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wire is what lies between one process and Redis, and what can happen to it.
+// wire is the connection of one process to Redis, with the faults that can strike it.
 type wire struct {
 	world   *world
 	client  *redis.Client

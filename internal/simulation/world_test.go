@@ -37,15 +37,15 @@ type world struct {
 	jobs     map[string]*job
 
 	mu        sync.Mutex
-	step      time.Duration // of Redis' clock
+	step      time.Duration // the sum of the steps of Redis' clock
 	turns     []turned      // the steps of Redis' clock
 	processes []*running
-	runs      map[string][]*call  // of handlers, by job
+	runs      map[string][]*call  // the handlers' calls, by job
 	byHand    map[string]mischief // what ended jobs: deletion, archive
-	refused   map[string]bool     // jobs, since a line was full
+	refused   map[string]bool     // jobs that were refused, because a line was full
 	failures  int
 	nights    int
-	slept     time.Duration // in nights
+	slept     time.Duration // the time that passed in nights
 	asleep    atomic.Bool
 	morning   chan struct{}  // wakes what ages the keys
 	events    sync.WaitGroup // the events of the plan
@@ -110,7 +110,7 @@ func (w *world) errorf(format string, args ...any) {
 	}
 }
 
-// now is Redis' clock.
+// now returns the time of Redis' clock.
 func (w *world) now() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +263,7 @@ func (w *world) run() {
 // leap is how often Redis' keys age.
 const leap = 500 * time.Millisecond
 
-// age lets keys expire as time goes on.
+// age makes keys expire as time goes on.
 func (w *world) age() {
 	for {
 		next := leap
@@ -293,7 +293,7 @@ func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 	})
 }
 
-// enqueue adds jobs that arrive together; one call enqueues all that are planned.
+// enqueue adds jobs that arrive together; one call enqueues all planned jobs among them.
 func (w *world) enqueue(jobs []*job) {
 	var tasks []*asynq.Task
 	var of []*job
@@ -341,7 +341,7 @@ var (
 	errDead     = errors.New("simulation: the process is dead")
 )
 
-// handle is the handler of every task.
+// handle handles every task.
 func (w *world) handle(ctx context.Context, r *running) error {
 	id, _ := asynq.GetTaskID(ctx)
 	if r.wire.isDead() {
@@ -378,7 +378,7 @@ func (w *world) handle(ctx context.Context, r *running) error {
 	return err
 }
 
-// called notes that a handler is called, and holds its grant against the account.
+// called notes that a handler is called, and compares its grant with the account.
 func (w *world) called(ctx context.Context, r *running, j *job) *call {
 	c := &call{job: j, on: r, begins: time.Now(), interrupted: true}
 	grant, has := worker.Grant(ctx)
