@@ -18,7 +18,7 @@ import (
 
 const dawn = 1_800_000_000_000_000
 
-// crowded is a throttle with something under every kind of key.
+// crowded is a throttle that has at least one key of every kind.
 type crowded struct {
 	*scripted
 	client *redis.Client
@@ -27,7 +27,7 @@ type crowded struct {
 	kept   map[string]value // all that it had, by the ends of the keys
 }
 
-// jobOf is a job of a tenant; namedJobOf is one of a domain too.
+// jobOf returns a job of a tenant; namedJobOf returns one of a domain too.
 func jobOf(tenant, id string, cost int64) line.Job {
 	return line.Job{ID: id, Lane: tenant + "|global:,tenant:" + tenant, Costs: []int64{cost, cost},
 		Latest: line.Never, Share: 1}
@@ -44,7 +44,7 @@ func newCrowded(t *testing.T, client *redis.Client) *crowded {
 	return newCrowdedAt(t, client, func(string) bool { return true })
 }
 
-// newCrowdedAt is one whose prefix is right.
+// newCrowdedAt returns a crowded throttle with a prefix that right accepts.
 func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) bool) *crowded {
 	t.Helper()
 	prefix := ""
@@ -69,8 +69,8 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	planned := jobOf("c", "planned", 1)
 	planned.Plan = true
 	c.comes(t, "2 ", planned)
-	c.comes(t, "3 ", jobOf("a", "heavy", 30))       // gets a claim
-	c.comes(t, "3 ", namedJobOf("a", "parked", 30)) // is parked beside it
+	c.comes(t, "3 ", jobOf("a", "heavy", 30))       // the job gets a claim
+	c.comes(t, "3 ", namedJobOf("a", "parked", 30)) // the job is parked beside it
 	shared := jobOf("b", "shared", 1)
 	shared.Share = 2
 	c.comes(t, "3 ", shared)
@@ -101,7 +101,7 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	return c
 }
 
-// comes asks for a job, which must become of it what is expected.
+// comes asks for a job, and fails the test if the answer does not begin with want.
 func (c *crowded) comes(t *testing.T, want string, job line.Job) {
 	t.Helper()
 	_, lines, err := c.reserve(c.now, []line.Job{job})
@@ -111,7 +111,7 @@ func (c *crowded) comes(t *testing.T, want string, job line.Job) {
 	c.grants[job.ID] = line.Grant{ID: job.ID, Lane: job.Lane, Costs: job.Costs, Start: c.now}
 }
 
-// value is what a key holds: text, list, hash or members with their scores.
+// value is the content of a key: a text, a list, a hash, or members with their scores.
 type value struct {
 	kind    string
 	text    string
@@ -120,7 +120,7 @@ type value struct {
 	members map[string]float64
 }
 
-// read reads all that lies under the prefix, but for the last answers of askers.
+// read returns every key under the prefix, except the last answers of askers.
 func (c *crowded) read(t *testing.T) map[string]value {
 	t.Helper()
 	ctx := t.Context()
@@ -177,7 +177,7 @@ func (c *crowded) read(t *testing.T) map[string]value {
 	return all
 }
 
-// restore puts back what it had, with something else at one key.
+// restore writes all keys of the throttle again, with a foreign value at one of them.
 func (c *crowded) restore(t *testing.T, end string, foreign value) {
 	t.Helper()
 	there := c.read(t)
@@ -217,7 +217,7 @@ func (c *crowded) put(t *testing.T, p redis.Pipeliner, end string, v value) {
 	}
 }
 
-// calls is every script, each in every way; the answer is only read for what went wrong.
+// calls returns a call of every script, in each way to call it. Of each answer, only what went wrong matters.
 func (c *crowded) calls() map[string]func() (string, error) {
 	now := c.now + 1_000_000
 	decided := func(jobs ...line.Job) func() (string, error) {
@@ -282,10 +282,9 @@ func (c *crowded) calls() map[string]func() (string, error) {
 	}
 }
 
-// TestF16_ForeignData: whatever lies where one of the throttle's keys should be, of another
-// type or with other text, no call breaks in another way than to say so, or it does not look
-// there. Then nothing is written, but by a pull for what else waits; and what is not the
-// throttle's stays as it is.
+// TestF16_ForeignData: the test puts data of another type, or another text, at each key of the throttle. A call then
+// either reports foreign data or does not read that key. A call that reports it writes nothing, except that a pull goes
+// on with the other jobs. The foreign data stays as it is.
 func TestF16_ForeignData(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -295,7 +294,7 @@ func TestF16_ForeignData(t *testing.T) {
 		for _, end := range slices.Sorted(maps.Keys(c.kept)) {
 			kind, _, _ := strings.Cut(end, ":")
 			if kind == "settled" || kind == "pulled" {
-				continue // a mark stands for no more than itself
+				continue // a mark exists or does not: its content is not read
 			}
 			for _, foreign := range []value{
 				{kind: "string", text: "foreign"}, {kind: "list", list: []string{"foreign"}},

@@ -13,11 +13,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// none is a key that holds nothing.
+// none stands for a key that does not exist.
 const none = "nothing"
 
-// TestF14_F19_RefusedWritesAreWhole: where Redis has no memory, or too few replicas, a call
-// is refused with nothing written, or done as it would be otherwise: never in part.
+// TestF14_F19_RefusedWritesAreWhole: if Redis has no memory, or too few replicas, a call is either refused and writes
+// nothing, or does its whole work: never a part of it.
 func TestF14_F19_RefusedWritesAreWhole(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
@@ -65,8 +65,7 @@ func TestF14_F19_RefusedWritesAreWhole(t *testing.T) {
 	}
 }
 
-// asking has each script be asked for with ASKING, as a client of a cluster does that was
-// sent to another node.
+// asking sends ASKING before each command, as a client of a cluster does after a redirect to another node.
 type asking struct{ client *redis.Client }
 
 func (asking) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -84,10 +83,9 @@ func (a asking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestF11_MigratingSlot: while a slot is moved from one node to another, neither runs a
-// script on the part of the keys that it has, and nothing is written: not at the source,
-// whether it has the keys still or not, nor at the target. The words for it are the ones
-// that the package throttle takes for TRYAGAIN, or tell the client to ask the other.
+// TestF11_MigratingSlot: while a slot is moved from one node to another, neither node runs a script on the part of the
+// keys that it has, and nothing is written: not at the source, whether it still has the keys or not, and not at the
+// target. The errors are those that package throttle takes for TRYAGAIN, or that send the client to the other node.
 func TestF11_MigratingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartSteadyCluster(t)
@@ -145,7 +143,7 @@ func TestF11_MigratingSlot(t *testing.T) {
 	}
 }
 
-// dumps are the keys of a slot that a node has, with what they hold.
+// dumps returns the keys of a slot that a node has, with their contents.
 func dumps(t *testing.T, client *redis.Client, slot int) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

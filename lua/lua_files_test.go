@@ -24,7 +24,7 @@ var composed = map[string]string{
 	"edges": lua.Edges,
 }
 
-// file is one .lua file: its header and what follows.
+// file is one .lua file: its header and its code.
 type file struct {
 	path   string
 	name   string   // without folder and .lua
@@ -70,8 +70,9 @@ var (
 	argumentLine = regexp.MustCompile(`^ARGV\[(\d+)(\.\.)?\] \S`)
 )
 
-// TestHeaders: each script says in sections, in this order, what it is for, each argument on a line of its own, what it
-// replies, and which errors; what belongs to a line stands indented below it. Each include says what it is for.
+// TestHeaders: the header of each script has sections, in this order: its purpose, each argument on a line of its own,
+// its reply, and its errors. Text that continues a line is indented below it. The header of each include says its
+// purpose.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	for _, f := range readFiles(t, "*.lua") {
@@ -128,8 +129,8 @@ var (
 	usedFrom         = regexp.MustCompile(`\bfor \w+ = (\d+), #ARGV\b|\bunpack\(ARGV, (\d+)\)`)
 )
 
-// TestArguments: each of ARGV that a script uses is declared in its header, or in that of
-// what all begin with, and each that is declared is used. The only key is KEYS[1].
+// TestArguments: each of ARGV that a script uses is declared in its header or in the header of request, with which all
+// scripts begin, and each declared argument is used. The only key is KEYS[1].
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	var shared file
@@ -192,8 +193,8 @@ func checkArguments(t *testing.T, f, shared file) {
 	}
 }
 
-// What a reader can hold in mind, and what Lua can: 200 locals of a function, of which the
-// body of a script is one, and 60 that a function uses of those around it.
+// Limits of a reader and of Lua. Lua allows 200 locals in a function, and the body of a script is one function; a
+// function may use 60 locals of the functions around it.
 const (
 	mostLines      = 3667 // of all files, with comments
 	mostLocals     = 28   // at the top of a file
@@ -202,7 +203,7 @@ const (
 	mostLineLength = 120
 )
 
-// TestSizes: scripts stay as small as they can be read.
+// TestSizes: scripts stay small enough to read.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	all := append(readFiles(t, "*.lua"), readFiles(t, "include/*.lua")...)
@@ -239,8 +240,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestUsesAreNamed: a file names the includes whose names it uses, and no others; request, with which every script
-// begins, only scripts name. No file sets what another one has defined.
+// TestUsesAreNamed: a file names the includes whose names it uses, and no others. Only scripts name request, with which
+// each of them begins. No file sets a name that another file has defined.
 func TestUsesAreNamed(t *testing.T) {
 	t.Parallel()
 	owners, includes := make(map[string]string), readFiles(t, "include/*.lua")
@@ -275,7 +276,7 @@ func TestUsesAreNamed(t *testing.T) {
 	}
 }
 
-// exportsOf are the names that an include returns, or all at its top if it returns nothing.
+// exportsOf returns the names that an include returns, or all names at its top if it returns nothing.
 func exportsOf(chunk []ast.Stmt) (names []string) {
 	if last, is := chunk[len(chunk)-1].(*ast.ReturnStmt); is {
 		for _, e := range last.Exprs {
@@ -316,8 +317,8 @@ func TestIncludesReturnWhatIsUsed(t *testing.T) {
 	}
 }
 
-// bodyOf returns the statements of the function that has all of a composed script but the include request; of check,
-// which has no request, the chunk itself.
+// bodyOf returns the statements of the function that contains a composed script after the include request. The script
+// check has no request: for it, bodyOf returns the chunk itself.
 func bodyOf(chunk []ast.Stmt) []ast.Stmt {
 	if last, is := chunk[len(chunk)-1].(*ast.ReturnStmt); is {
 		if call, is := last.Exprs[0].(*ast.FuncCallExpr); is {
@@ -355,8 +356,8 @@ func parsed(t *testing.T, name, text string) []ast.Stmt {
 	return chunk
 }
 
-// provided are the globals a script may use: there in every server, and not misleading.
-// print and os have no place; tostring, which loses digits, only for an error's text.
+// provided are the globals that a script may use: every server has them, and they do not mislead. print and os are not
+// among them; tostring, which loses digits, is there only for the text of an error.
 var provided = []string{
 	"KEYS", "ARGV", "redis", "string", "math", "table", "tonumber", "tostring", "pairs", "ipairs", "type", "unpack",
 	"error", "pcall", "select",
@@ -398,8 +399,8 @@ func TestScriptsHaveNoGlobals(t *testing.T) {
 	}
 }
 
-// textNames are the names of what is text in the scripts, so that joining it loses nothing.
-// Redis' Lua writes a joined number with 14 digits.
+// textNames are the names of values in the scripts that are text, so that joining them loses nothing. Redis' Lua writes
+// a joined number with 14 digits.
 var textNames = []string{
 	"prefix", "queue", "name", "text", "key", "lane", "flow", "list", "id", "value", "all", "rest", "tail", "ahead",
 	"entry", "names", "set", "order",
@@ -413,11 +414,11 @@ var textNames = []string{
 	"note", "note_text", "pause_text", "adapted", "limits_text",
 }
 
-// textual are the functions that return text which has lost nothing.
+// textual are the functions that return text without lost digits.
 var textual = []string{"format", "sub", "match", "hold_of", "limit_text", "tag_text", "table.concat", "redis.sha1hex",
 	"string.format", "string.sub", "string.match", "select", "tostring", "lanes_of"}
 
-// TestNumbersAreNotJoined: only text is joined with "..", never what may be a number.
+// TestNumbersAreNotJoined: only text is joined with "..", never a value that may be a number.
 func TestNumbersAreNotJoined(t *testing.T) {
 	t.Parallel()
 	for name, text := range composed {
@@ -475,7 +476,7 @@ func isText(expr ast.Expr) bool {
 	return false
 }
 
-// called is the name of the function that is called; empty for a method.
+// called returns the name of the function that is called; empty for a method.
 func called(call *ast.FuncCallExpr) string {
 	switch f := call.Func.(type) {
 	case *ast.IdentExpr:

@@ -139,7 +139,7 @@ func TestFunctionsAreThoseOfLine(t *testing.T) {
 // inGoSpelling writes the name of a Lua function without underscores; names are compared without their case.
 func inGoSpelling(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// functionsOfLine are the functions and methods of package line, "file.function" in small letters.
+// functionsOfLine returns the functions and methods of package line, as "file.function" in small letters.
 func functionsOfLine(t *testing.T) map[string]bool {
 	t.Helper()
 	paths, err := filepath.Glob("../internal/line/*.go")

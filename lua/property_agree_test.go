@@ -26,8 +26,8 @@ func TestScriptsAgreeWithLine(t *testing.T) {
 	})
 }
 
-// TestUsualCaseAgreesWithLine is the same where mostly light jobs find room under large limits,
-// until these are full: the case that is decided on a way of its own.
+// TestUsualCaseAgreesWithLine compares them in histories in which mostly light jobs find room under large limits, until
+// these are full. The scripts decide this case on a path of its own.
 func TestUsualCaseAgreesWithLine(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -38,7 +38,7 @@ func TestUsualCaseAgreesWithLine(t *testing.T) {
 	})
 }
 
-// TestUsualCaseLeavesFineLedgers: a ledger that gets coarser, since it counts many units, does so on the way of the
+// TestUsualCaseLeavesFineLedgers: a ledger that gets coarser, because it counts many units, does so on the path of the
 // usual case too.
 func TestUsualCaseLeavesFineLedgers(t *testing.T) {
 	t.Parallel()
@@ -59,8 +59,8 @@ func TestUsualCaseLeavesFineLedgers(t *testing.T) {
 	})
 }
 
-// TestRaisedLimitsAgreeWithLine is the same where exact limits are raised, so that their ledgers become
-// coarser.
+// TestRaisedLimitsAgreeWithLine compares them in histories in which exact limits are raised, so that their ledgers
+// become coarser.
 func TestRaisedLimitsAgreeWithLine(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64

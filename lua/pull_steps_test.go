@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// usedAtOnce has a thousand jobs start one after the other under exact limits of a tenant and of all, and as
-// many wait. It returns half a second before their window is over.
+// usedAtOnce makes a thousand jobs start one after the other under exact limits of a tenant and of all, and a thousand
+// more wait. It returns half a second before their window is over.
 func usedAtOnce(t *testing.T, client *redis.Client, prefix string) *scripted {
 	t.Helper()
 	const window, jobs = 10 * second, 1000
@@ -30,9 +30,9 @@ func usedAtOnce(t *testing.T, client *redis.Client, prefix string) *scripted {
 	return s
 }
 
-// TestPullOfFiftyTakesFewSteps: fifty jobs are booked beside two ledgers of a thousand entries in one pass: in
-// fewer steps than one call takes. One that may take fewer ends before, and the next ones book the others: none
-// is booked twice.
+// TestPullOfFiftyTakesFewSteps: one pull books fifty jobs beside two ledgers of a thousand entries, in fewer steps than
+// one call may take. A pull that may take fewer steps ends earlier, and the next pulls book the others: no job is
+// booked twice.
 func TestPullOfFiftyTakesFewSteps(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -64,8 +64,8 @@ func TestPullOfFiftyTakesFewSteps(t *testing.T) {
 }
 
 // TestRaisedLimitTakesFewSteps: exact limits of 100 are raised to 200,000, and 3,000 jobs start in their window. Their
-// ledgers get coarser meanwhile, so two heavy jobs are decided within the steps of one call, and the units of all
-// that started are there.
+// ledgers get coarser meanwhile, so one call has steps enough to decide two heavy jobs. The ledgers have the units of
+// all jobs that started.
 func TestRaisedLimitTakesFewSteps(t *testing.T) {
 	t.Parallel()
 	const window, starts, weight = 60 * second, 3000, 20
@@ -115,7 +115,7 @@ func TestRaisedLimitTakesFewSteps(t *testing.T) {
 }
 
 // TestPageOfQueuesIsBounded: many tenants stand with jobs of a lower priority, so each has a tag here. A page returns
-// the tags of its own flows, and all pages together return those of all. A page that is full leaves the other queues
+// the tags of its own flows, and all pages together return the tags of all flows. A full page leaves the other queues
 // out.
 func TestPageOfQueuesIsBounded(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// TestCallThatEndsLeavesBookings: a job comes when its claim is due, with one that is booked, and the steps of the call
-// last for the first. The booking of the other is as it was: when its grace is over, it is overdue.
+// TestCallThatEndsLeavesBookings: a job comes when its claim is due, together with a booked job, and the steps of the
+// call suffice for the first job only. The booking of the other stays as it was: when its grace is over, it is overdue.
 func TestCallThatEndsLeavesBookings(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

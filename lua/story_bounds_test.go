@@ -9,8 +9,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// TestSharesAreBounded: more tenants with a share of their own come than the throttle remembers. It forgets those that
-// told theirs the longest ago. Most are written here as the scripts write them (docs/redis-state.md).
+// TestSharesAreBounded: more tenants with a share of their own come than the throttle remembers. It forgets the tenants
+// whose shares were last given the longest ago. The test itself writes most of the shares, in the form in which the
+// scripts write them (docs/redis-state.md).
 func TestSharesAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, batch = 10_000, 60
@@ -47,8 +48,8 @@ func TestSharesAreBounded(t *testing.T) {
 	})
 }
 
-// TestFinishTagsAreBounded: many tenants have started a job, then the key of all is paused and one job stands there.
-// Its virtual time stands still, so no finish tag is behind it, while each tenant's job is settled for more.
+// TestFinishTagsAreBounded: many tenants have started a job. Then the global key is paused, and one job stands there.
+// The virtual time of the key stands still, so no finish tag is behind it, while each tenant's job is settled for more.
 func TestFinishTagsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, tenants = 1000, 1300

@@ -11,9 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// TestLedgerTimeIsThatOfWhatLeft: a scope key remembers when something last left its
-// windows, also where nothing was charged then. So after a step back of the clock nothing
-// starts at a time of its ledgers at which that still counted.
+// TestLedgerTimeIsThatOfWhatLeft: a scope key remembers when an entry last left its windows, even if the call charged
+// nothing. So after a step back of the clock no job starts at a time of the ledgers at which that entry still counted.
 func TestLedgerTimeIsThatOfWhatLeft(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

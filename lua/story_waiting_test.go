@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// TestLengthsAfterALoss loses the records of jobs, or the lengths of lines. No lost job stays in a line, also under a
-// key for which no job comes any more, and lengths that were lost are right again when their lines have been empty.
+// TestLengthsAfterALoss deletes the records of jobs, or the lengths of lines. No lost job stays in a line, not even
+// under a key for which no job comes any more. Lost lengths are right again once their lines have been empty.
 func TestLengthsAfterALoss(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"jobs", "waiting"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// arriveHeavy has jobs come of up to half of a thousand units. Fewer stand than one call hurries: package line
-// hurries them all.
+// arriveHeavy makes jobs arrive that cost up to half of a thousand units. Fewer of them stand than one call of the
+// scripts hurries, because package line hurries all of them.
 func (m *machine) arriveHeavy(t *rapid.T) {
 	var jobs []line.Job
 	for range min(60-len(m.ids), rapid.SampledFrom([]int{1, 5, 20}).Draw(t, "batch")) {
@@ -68,8 +68,7 @@ func (m *machine) arrive(t *rapid.T) {
 	m.ask(t, jobs)
 }
 
-// arriveUsual has jobs come that cost the same under all their scope keys, to start as soon
-// as they can.
+// arriveUsual makes jobs arrive that cost the same under all their scope keys, and that start as soon as they can.
 func (m *machine) arriveUsual(t *rapid.T) {
 	var jobs []line.Job
 	for range rapid.SampledFrom([]int{1, 5, 20}).Draw(t, "batch") {
@@ -129,8 +128,8 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	}
 }
 
-// advanceIn returns the advance of an answer, which is at most what was asked for. The script may give less than the
-// model allows, or none: it gives one only in its usual case.
+// advanceIn returns the advance of an answer, and fails the test if it is more than the job asked for. The script may
+// give less than the model allows, or none: it gives one only in its usual case.
 func advanceIn(t *rapid.T, answer string, asked int64) int64 {
 	read, err := wire.ReadDecisions("1 0\n" + answer)
 	if err != nil || read.Answers[0].Advance > asked {
@@ -139,10 +138,11 @@ func advanceIn(t *rapid.T, answer string, asked int64) int64 {
 	return read.Answers[0].Advance
 }
 
-// rollOut has the next calls come from a process that bounds lines, or from one that does not.
+// rollOut lets the next calls come from a process that bounds lines, if those before came from one that does not, and
+// the other way round.
 func (m *machine) rollOut(*rapid.T) { m.s.settings.Counts = !m.s.settings.Counts }
 
-// compareLengths compares how long each line is by the scripts with the jobs of package line.
+// compareLengths compares the length of each line that the scripts have with the number of its jobs in package line.
 func (m *machine) compareLengths(t *rapid.T) {
 	stored, err := m.s.client.HGetAll(context.Background(), m.s.prefix+"waiting").Result()
 	if err != nil {
@@ -167,7 +167,7 @@ func (m *machine) comeBack(t *rapid.T) {
 	m.ask(t, []line.Job{m.jobs[rapid.SampledFrom(m.ids).Draw(t, "who")]})
 }
 
-// move has a job ask again as a job that is drawn anew: with other keys, costs or bounds.
+// move makes a job ask again with new keys, costs or bounds.
 func (m *machine) move(t *rapid.T) {
 	if len(m.ids) == 0 {
 		t.Skip("nobody")
@@ -187,7 +187,8 @@ func (m *machine) onTime(t *rapid.T) {
 	if first == "" {
 		t.Skip("nobody")
 	}
-	// The clock does not step back here: a script that only looks does not keep what it has seen leave, package line does.
+	// The clock does not step back here: a script that only looks does not note which entries have left, but package
+	// line does.
 	m.now = max(m.now, m.slots[first]+rapid.SampledFrom([]int64{0, 0, -100_000, 50_000}).Draw(t, "late"))
 	due := []line.Job{m.jobs[first]}
 	if rapid.Bool().Draw(t, "with all that are due") {
@@ -224,8 +225,8 @@ func (m *machine) leave(t *rapid.T) {
 	}
 }
 
-// known returns answers without the estimates of starts that lie further ahead than Redis has edges: the script takes
-// hours for open there, and package line knows them.
+// known returns answers without the estimates of starts that lie beyond the edges that Redis has: there the script
+// assumes that hours are open, and package line knows them.
 func (m *machine) known(answers []string) []string {
 	known := slices.Clone(answers)
 	for i, answer := range answers {

@@ -37,7 +37,7 @@ func (m *machine) compareSet(t *rapid.T, what, name, value string, lasts int64, 
 	}
 }
 
-// endOf is when what is set for so long ends.
+// endOf returns when a setting ends that lasts for a time; 0 lasts for ever.
 func (m *machine) endOf(lasts int64) int64 {
 	if lasts == 0 {
 		return line.Never
@@ -45,7 +45,8 @@ func (m *machine) endOf(lasts int64) int64 {
 	return m.now + lasts
 }
 
-// report is what an upstream said, now, for a request of just now, of before or of one that was granted.
+// report makes an upstream's report, for a request that was sent now or earlier, or for a granted one, and compares the
+// answers.
 func (m *machine) report(t *rapid.T) {
 	name := m.drawName(t)
 	r := line.Report{

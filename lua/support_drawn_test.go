@@ -32,7 +32,7 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 	return append(drawHours(t), append(limits, drawQuotas(t)...)...)
 }
 
-// drawHours are hours that open or close around the time in which the histories begin. All of them are open on some
+// drawHours draws hours that open or close around the time in which the histories begin. All of them are open on some
 // Wednesday.
 func drawHours(t *rapid.T) (limits []line.Limit) {
 	text := rapid.SampledFrom([]string{"", "", "", "", "Mon-Fri 09:00-17:00 @America/New_York",
@@ -49,7 +49,7 @@ func drawHours(t *rapid.T) (limits []line.Limit) {
 	return []line.Limit{{Units: -1, Span: line.Open(of), Precision: 1}}
 }
 
-// drawQuotas are quotas of periods in which the histories begin, or end.
+// drawQuotas draws quotas of periods in which the histories begin, or end.
 func drawQuotas(t *rapid.T) (limits []line.Limit) {
 	texts := rapid.SampledFrom([][]string{nil, nil, {"day@America/New_York"}, {"day+9h@Asia/Kolkata"}, {"week@UTC"},
 		{"day@UTC", "month+19d+1h@Europe/Paris"}, {"day+1h@Europe/Paris", "day@Australia/Lord_Howe"}}).Draw(t, "quotas")
@@ -92,7 +92,7 @@ func quotaOf(text string, units int64) line.Limit {
 	return line.Limit{Units: units, Span: span, Precision: 1}
 }
 
-// drawRaised are limits of two windows that are fine for so many units.
+// drawRaised draws limits of the given units over two windows, with fine precisions.
 func drawRaised(t *rapid.T, units int64) (limits []line.Limit) {
 	for _, w := range []int64{7*second + 1, 60 * second} {
 		precision := rapid.SampledFrom([]int64{1, 1, 7, w / 300, w / 100}).Draw(t, "precision")

@@ -60,7 +60,7 @@ func (m *machine) done(t *rapid.T) {
 	m.compareRunning(t, "done", want, got, err)
 }
 
-// compareHandOver has the places given back and the line pulled in one call.
+// compareHandOver gives places back and pulls the line in one call, and compares the answers.
 func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool,
 	cooldowns map[string]int64) {
 	got, ends, err := m.s.pull(m.now, 50, 200, 1, ended(grants, cooldowns)...)
@@ -101,7 +101,7 @@ func (m *machine) compareRunning(t *rapid.T, what string, want []bool, got []str
 	}
 }
 
-// some of the last grants.
+// some draws some of the last grants.
 func (m *machine) some(t *rapid.T) []line.Grant {
 	if len(m.grants) == 0 {
 		t.Skip("nothing granted")

@@ -37,7 +37,7 @@ func (m *machine) pullOnce(t *rapid.T, bookings, looks int) {
 	}
 }
 
-// pulls has jobs come and the line pulled when it is due, for a while.
+// pulls lets jobs arrive for a while, and pulls the line when it is due.
 func (m *machine) pulls(t *rapid.T) {
 	for range rapid.IntRange(1, 30).Draw(t, "times") {
 		if rapid.Bool().Draw(t, "comes") {

@@ -18,14 +18,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// scripted asks the scripts what line.Line is asked, and writes their answers as texts.
+// scripted calls the scripts with the questions that line.Line gets, and writes their answers as texts.
 type scripted struct {
 	client   *redis.Client
 	prefix   string
 	settings line.Settings
 	asking   int
-	steps    int // that one call takes; 0: many
-	// calendars are those of which edges were missing, and far is until when Redis has the edges of all of them.
+	steps    int // the steps that one call may take; 0: many
+	// calendars are the calendars whose edges a script has lacked; far is until when Redis has the edges of all of
+	// them.
 	calendars []string
 	far       int64
 }
@@ -61,11 +62,11 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 	}
 }
 
-// histories is how far ahead histories claim starts.
+// histories is how far ahead the jobs of histories claim starts.
 const histories = 450 * 86_400 * second
 
-// storeFar has Redis keep edges as far ahead as histories claim starts. A pull that lacks edges on its way leaves the
-// scope key to the next one, which package line does not.
+// storeFar makes Redis keep edges as far ahead as histories claim starts. A pull that lacks edges leaves the scope key
+// to the next pull, which package line does not do.
 func (s *scripted) storeFar(now int64) error {
 	if s.far >= now+histories {
 		return nil
@@ -83,7 +84,7 @@ func (s *scripted) storeFar(now int64) error {
 	return nil
 }
 
-// anys are arguments as the client wants them.
+// anys converts arguments to the type that the client takes.
 func anys(texts []string) []any {
 	args := make([]any, len(texts))
 	for i, text := range texts {
@@ -114,7 +115,8 @@ func texts(reply any) []string {
 	return all
 }
 
-// pull tells what a pull did, and the check at which it ended since its steps were taken, 0 if they were not.
+// pull returns what a pull did, and the number of the check at which it ended because its steps were used up; 0 if they
+// were not.
 func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...wire.Ended) (pulled []string, ends int,
 	err error) {
 	if err := s.storeFar(now); err != nil {
@@ -168,7 +170,7 @@ func (s *scripted) running(now int64, renews bool, grants []line.Grant, cooldown
 	return texts(reply)[1:], nil
 }
 
-// ended are grants whose jobs have ended, with the same cool-downs.
+// ended returns grants as ended jobs, all with the same cool-downs.
 func ended(grants []line.Grant, cooldowns map[string]int64) []wire.Ended {
 	all := make([]wire.Ended, len(grants))
 	for i, g := range grants {
@@ -177,10 +179,10 @@ func ended(grants []line.Grant, cooldowns map[string]int64) []wire.Ended {
 	return all
 }
 
-// setNote is who sets what, and why, in each change.
+// setNote is the note of each change: who made it, and why.
 const setNote = "ann%40host|a+reason"
 
-// set sets something for so long, for 0 until it is taken back.
+// set makes a setting that lasts for a time; one of 0 lasts until it is taken back.
 func (s *scripted) set(now int64, what, name, value string, lasts int64) ([]string, error) {
 	reply, err := s.run(lua.Set, now, what, name, value, fmt.Sprint(lasts), setNote)
 	if err != nil {
@@ -197,7 +199,7 @@ func (s *scripted) usage(now int64, name string) (string, error) {
 	return texts(reply)[1], nil
 }
 
-// report returns the part served before and after, and until when the key is paused.
+// report returns the served share before and after the report, and until when the key is paused.
 func (s *scripted) report(now int64, name string, r line.Report) ([]string, error) {
 	reply, err := s.run(lua.Report, now, anys(wire.Report{Name: name, Report: r}.Arguments())...)
 	if err != nil {
