@@ -1,12 +1,12 @@
-// Package simulation lets whole worlds happen in virtual time and holds the product's
-// promises against them. It consists of tests:
+// Package simulation runs whole worlds in virtual time and checks that the product keeps its
+// promises in them. It consists of tests:
 //
 //	go test ./internal/simulation -seed=1 -seeds=200 -hours=0.02 -backend=both
 //
 // # A world
 //
 // From one to three asynq servers, each a process of its own with a Throttle and a Shaper,
-// work through some ten to a hundred tasks of up to five tenants and three domains. All
+// work through some ten to a hundred tasks of up to five tenants and three domains. Everything
 // that can vary is drawn from the seed before the world begins (draw_test.go): scopes,
 // limits, windows and precisions, shares, lookahead and grace; when tasks arrive, in
 // bursts and one by one, enqueued by asynq alone, made by worker.NewTask or planned by
@@ -23,23 +23,23 @@
 // reporter without a job, report its refusals, the units that it serves and the units left.
 //
 // In some worlds there are quotas and opening hours, of the configuration and set at run time (schedule_test.go). They
-// begin shortly before a midnight, the end of a month or a change of the clocks in some zone, so that edges come while
-// jobs arrive. Redis' clock steps over these edges, and Redis loses the edges that it keeps. When all that is left
-// waits for an edge, a night passes until shortly before it: all processes are shut down meanwhile, and begin anew
+// begin shortly before a midnight, the end of a month or a change of the clocks in some zone, so that edges pass while
+// jobs arrive. Redis' clock steps over these edges, and Redis loses the edges that it keeps. When all remaining jobs
+// wait for an edge, a night passes until shortly before it: all processes are shut down meanwhile, and begin anew
 // (nights_test.go).
 //
 // Some of the quotas are ramps (ramps_test.go), which begin before or after the beginning of the world, and some of
-// these are held from the start. At run time ramps are set in the place of quotas, held, continued and ended.
+// these are held from the start. At run time ramps replace quotas, and are held, continued and ended.
 //
 // In some worlds processes have advances, and some have none (advances_test.go). Many light jobs of one lane come
 // together there, under longer windows, and commands take time to Redis and back. While these jobs start, processes
 // die, stand still, lose replies, and limits, modes and pauses are set by another process.
 //
-// In some worlds lines have a bound (bounds_test.go), and worker.Client is refused tasks. In calm ones of these it
-// enqueues every task.
+// In some worlds lines have a bound (bounds_test.go), so that tasks of worker.Client are refused. In the calm worlds
+// among these, it enqueues every task.
 //
-// There are three kinds of worlds: calm ones without faults, rough ones with some sorts
-// of faults, and even ones in which the shares are measured.
+// There are three kinds of worlds: calm worlds without faults, rough worlds with some
+// sorts of faults, and even worlds in which the shares are measured.
 //
 // # Redis
 //
@@ -55,13 +55,13 @@
 // line while shares are measured.
 //
 // Only on miniredis do keys expire in virtual time. On the real server they expire in real
-// time, and a world takes less of that than any key lives.
+// time, and a world takes less real time than any key lives.
 //
 // # What must hold
 //
 // No window over its limit. At each grant, in the order of Redis: for each limit in force
 // at that moment on each of its scope keys, no interval of the length of its window that
-// contains the start holds more than its units, of all that is charged at that moment.
+// contains the start holds more units than the limit, out of those that are charged at that moment.
 // This is exact even after charges were settled for more (the larger charges count from then
 // on), after limits or modes were set (those in force at the decision apply; starts in shadow
 // count, starts in mode Off do not) and after steps of the clock (instants are read in the
@@ -77,40 +77,40 @@
 // may not find its entry, or may find another entry. Earlier charges of that scope key are
 // then not checked any more.
 //
-// An advance counts as one more start, when it is charged. What starts out of it is moved there from where it was
-// charged, and starts in the same sub-windows, within the process' Options.Advance, no more than is left. Its windows
-// are then checked again, with the start where it really was, against the limits at the charge: those that another
-// process has set since act later, and so does a pause. They are not checked after limits, modes or settlements of more
-// units that came between. The instant of the start is that of the process, which may not know yet of a step of Redis'
-// clock. No advance is given to a process without the option, while a job waits or is booked, under a scope key with
-// limits of its own, a mode, a pause, a running limit or a lower served share, or of more than a tenth of what a limit
-// has left.
+// An advance counts as one more start, at the time of its charge. When a job starts out of it, the account moves the
+// job's units from the charge to the start. The start must be in the same sub-windows and within the process'
+// Options.Advance, and take no more than is left. The windows of the start are then checked again, against the limits
+// at the charge: limits that another process has set since act later, and so does a pause. They are not checked if
+// limits, modes or settlements for more units came between. The instant of the start is that of the process, which may
+// not know yet of a step of Redis' clock. No advance is given to a process without the option, while a job waits or is
+// booked, under a scope key with limits of its own, a mode, a pause, a running limit or a lower served share, or of
+// more than a tenth of what a limit has left.
 //
 // No period over its quota. At each grant, for each quota in force: the period of the start holds no more than the
-// units of the quota, of all that is charged at that moment, by the clock on the wall of the zone (package wallclock).
-// A ramp has the units of its step there, which are counted from dates on that clock, and each Usage tells them.
-// The start is read in the time of the ledgers as above: after a step back over an edge by up to 30 s, starts count in
-// the period that had begun, until the clock has caught up. So by Redis' clock the period before it may hold twice
-// its units then, or under a ramp as many more as the last step has, and no other does, which is checked by the starts
-// of the handlers in scopes whose limits and modes are never set.
+// units of the quota, out of those that are charged at that moment, by the clock on the wall of the zone (package
+// wallclock). A ramp has the units of its step, counted from dates on that clock, and each Usage reports them. The
+// start is read in the time of the ledgers as above: after a step back over an edge by up to 30 s, starts count in the
+// period that had begun, until the clock has caught up. So by Redis' clock the period before it may hold twice its
+// units then, or under a ramp the units of the last step in addition. No other period does: the handlers' starts show
+// this in scopes whose limits and modes are never set.
 //
 // No start outside of hours. The start of each grant lies in the hours in force, by Redis' clock at the decision,
 // whatever steps that clock makes.
 //
-// Few edges. Redis keeps edges of the calendars and the hours of the world alone, and of each no more than mostEdges.
+// Few edges. Redis keeps edges of no other calendars and hours than the world's, and of each no more than mostEdges.
 //
 // No more at once. From each grant on, no more units run under a running limit than the limit in force at the
-// grant allows, by the handlers' own record, of all that was granted while the limit was in force in a mode
-// other than Off. A job whose lease was over by Redis' clock, for example since the clock was set
+// grant allows, by the handlers' own record, counting the jobs that were granted while the limit was in force in a
+// mode other than Off. A job whose lease was over by Redis' clock, for example since the clock was set
 // forward, does not count; before its lease is over no job is told that its places are lost.
 //
-// A handler runs under a grant of its own: the account has the grant, the handler begins not before
-// its start, and no other handler runs under it. The charge under each scope key is the cost that was
+// A handler runs under a grant of its own: the account has the grant, the handler does not begin before the start of
+// the grant, and no other handler runs under it. The charge under each scope key is the cost that was
 // drawn for the job in that scope; the weight if no cost was drawn; nothing if the cost is 0.
 //
 // Used is what was granted. Each Usage that is asked for, in the middle of everything,
-// is compared with the account. It must be equal to the unit, where a sub-window counts until
-// all of it has left. It may be more in scopes whose limits were set at some time, since a
+// is compared with the account. They must be equal to the unit; a sub-window counts until
+// all of it has left. The usage may be higher in scopes whose limits were set at some time, since a
 // window that existed before keeps its precision and its entries, and under scope keys for
 // which a report said what others had used.
 //
@@ -125,7 +125,7 @@
 // without a call, and a job archived for that, are accepted only if a process was struck in
 // this way, or the reply by which asynq takes a task was lost.
 //
-// No line over its bound. What is refused is not in asynq, and never runs; the client has no other error for a planned
+// No line over its bound. A refused task is not in asynq, and never runs; the client has no other error for a planned
 // task. If worker.Client enqueues every task and none is retried, no script leaves a line longer than its bound, and in
 // the end no job is counted. In every world, the jobs that are counted in the end are those that Redis knows.
 //
