@@ -170,7 +170,7 @@ func (l *line) run(ctx context.Context, jobs int) error {
 // booking is a job that has a slot, and the time when the job asks for it.
 type booking struct {
 	job throttle.Job
-	at  time.Time // by the local clock
+	at  time.Time // this time, by the local clock
 }
 
 // brought returns a job as the package worker asks for it. The job asks half of its MaxWait before its slot.

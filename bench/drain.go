@@ -52,7 +52,7 @@ func (r *record) add(at time.Time, tenant string) {
 
 // outcome is how a drain went.
 type outcome struct {
-	limiter, queue spent   // of the two servers
+	limiter, queue spent   // what the two servers spent
 	putBacks       float64 // per job
 	makespan       time.Duration
 	worst          float64 // the fullest window, as a part of its limit

@@ -131,7 +131,7 @@ type timed struct {
 	passing
 	server *server
 	mu     sync.Mutex
-	cpu    map[string][]time.Duration // by the script's name
+	cpu    map[string][]time.Duration // the CPU time of each call, by the script's name
 }
 
 // ProcessHook notes a call of a script.

@@ -36,7 +36,7 @@ type sizeFigures struct {
 	cpu     []float64 // µs of the server, per decision
 	bytes   float64   // per scope key
 	refused int
-	ratio   []float64 // of cpu, to the smallest limit in the same round
+	ratio   []float64 // cpu divided by that of the smallest limit in the same round
 }
 
 var sizes = []struct {

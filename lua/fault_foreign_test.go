@@ -304,7 +304,7 @@ func TestF16_ForeignData(t *testing.T) {
 					continue // miniredis compiles a script anew each time
 				}
 				if foreign.kind == c.kept[end].kind && !(kind == "key" || kind == "control") {
-					continue // in a list or a set of ours other members may be somebody's jobs and keys
+					continue // other members of our own lists and sets may be jobs and keys of somebody
 				}
 				changed, before := true, map[string]value(nil)
 				for name, call := range c.calls() {

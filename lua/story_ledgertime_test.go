@@ -40,7 +40,7 @@ func TestLedgerTimeIsThatOfWhatLeft(t *testing.T) {
 		reserve(dawn, "a", 4, "1 ")
 		reserve(dawn+second, "b", 6, "1 ")
 		look := dawn + 2*second + second/2
-		reserve(look, "c", 10, "2 ") // when a has left, and b has not: it is booked
+		reserve(look, "c", 10, "2 ") // a has left, and b has not: the job is booked
 		if got, want := seen(), fmt.Sprint(look); got != want {
 			t.Errorf("seen at %s, want %s", got, want)
 		}

@@ -29,7 +29,7 @@ import (
 
 // How often and for how long a page is tried.
 const (
-	retries     = 2 // after 5xx, or no answer
+	retries     = 2 // further attempts after 5xx, or no answer
 	taskTimeout = 2 * time.Minute
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second

@@ -37,7 +37,7 @@ func (e *emailer) task(m *campaign.Mail, arrived time.Time) *asynq.Task {
 		headerWeight:           strconv.FormatInt(m.Units(), 10),
 		scopeTenant:            m.Tenant,
 		scopeDomain:            m.Domain,
-		delivery.HeaderArrived: strconv.FormatInt(arrived.UnixMicro(), 10), // for the report
+		delivery.HeaderArrived: strconv.FormatInt(arrived.UnixMicro(), 10), // the report needs it
 	}, asynq.TaskID(e.campaign.TaskID(m)), asynq.Queue(e.Queue),
 		asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
 }

@@ -134,7 +134,7 @@ func (e *emailer) take(ctx context.Context, s campaign.Step) error {
 	if s.Last() {
 		err = inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, tenant)
 	} else {
-		limits = append([]throttle.Limit{s.Limit}, e.lasting()...) // what is set replaces all limits of the tenant
+		limits = append([]throttle.Limit{s.Limit}, e.lasting()...) // limits that are set replace all limits of the tenant
 		err = inspect.New(e.throttle).SetLimits(ctx, scopeTenant, tenant, limits)
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 // How a mail is tried.
 const (
-	sendRetries = 5 // after a 4xx or a broken connection
+	sendRetries = 5 // further attempts after a 4xx or a broken connection
 	sendTimeout = time.Minute
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second
@@ -84,7 +84,7 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
 		return nil, err
 	}
-	if e.mailer, err = smtp.Open(ctx, p, o.smtp); err != nil { // in place of your own
+	if e.mailer, err = smtp.Open(ctx, p, o.smtp); err != nil { // your own mailer goes here
 		return nil, err
 	}
 	if err := e.wire(ctx); err != nil {

@@ -14,7 +14,7 @@ const maxConnections = 1000
 // options are the flags of this example; the rig has those of all examples.
 type options struct {
 	campaignFile string           // CSV; empty for the bundled one
-	scopes       []throttle.Scope // from -limits
+	scopes       []throttle.Scope // the scopes of -limits
 	connections  int64            // the most connections to one domain at once
 	plan         bool             // mails are planned when they are enqueued
 	raise        campaign.Raise

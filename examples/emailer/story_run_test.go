@@ -77,7 +77,7 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 		len(s.Domains) != 2 {
 		t.Errorf("got %+v", s)
 	}
-	for _, l := range s.Limits { // by the server's clock, in whole windows
+	for _, l := range s.Limits { // whole windows, by the server's clock
 		if s.GrantToReceipt.Slow() {
 			inFull(t, "grant to receipt %s", s.GrantToReceipt)
 			break
@@ -244,7 +244,7 @@ func TestRunIsFairToTheLate(t *testing.T) {
 	if s.Late.Tenant != "late" || s.Late.Mails != 4 {
 		t.Errorf("got %+v", *s.Late)
 	}
-	if s.Late.WaitS >= s.Late.FirstComeWaitS { // where they come when most of the others have started
+	if s.Late.WaitS >= s.Late.FirstComeWaitS { // first come, first served, they start when most of the others have started
 		inFull(t, "got %+v, want a shorter wait than first come, first served", *s.Late)
 	}
 }

@@ -27,7 +27,7 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	switch {
 	case chat.NeverConnected(err):
 		return worker.Untouched(err)
-	case err != nil: // what it used is unknown: the charge stays, and asynq tries again
+	case err != nil: // the use is unknown: the charge stays, and asynq tries again
 		return err
 	}
 	if wait := a.report(ctx, answer); wait != nil {

@@ -29,7 +29,7 @@ import (
 
 // How often and for how long a prompt is tried.
 const (
-	retries        = 3 // after an answer with status 5xx, or none
+	retries        = 3 // further attempts after status 5xx, or no answer
 	taskTimeout    = 2 * time.Minute
 	requestTimeout = time.Minute
 	firstRetry     = time.Second
@@ -66,7 +66,7 @@ func open(ctx context.Context, p *rig.Program, o options) (*assistant, error) {
 	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
 		return nil, err
 	}
-	upstream, err := provider.Open(p, o.baseURL, o.key, requestTimeout, o.bundled()) // in place of your own
+	upstream, err := provider.Open(p, o.baseURL, o.key, requestTimeout, o.bundled()) // your own client goes here
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestJobOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		tokens := estimate(p)
-		if tokens < 100+50 || tokens > 100+50+20 { // what is said besides is short
+		if tokens < 100+50 || tokens > 100+50+20 { // the other messages are short
 			t.Errorf("%d tokens for a text of 100 that may have 50 for its answer", tokens)
 		}
 		keys := map[string]string{scopeRequests: "m", scopeTokens: "m", scopeBudget: "acme"}

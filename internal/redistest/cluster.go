@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	primaries = 3 // of a test's cluster
+	primaries = 3 // the primaries of a test's cluster
 	slots     = 16384
 )
 

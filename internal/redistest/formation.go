@@ -138,7 +138,7 @@ func (c *Cluster) inSync(node *Server) error {
 	if err != nil {
 		return err
 	}
-	copies := len(c.Nodes) / c.primaries // of each slot: one on its primary, one on each replica
+	copies := len(c.Nodes) / c.primaries // copies of each slot: one on its primary, one on each replica
 	if is["role"] == "master" && copies > 1 && !slices.ContainsFunc(c.Nodes,
 		func(replica *Server) bool { return sendsTo(is, replica) }) {
 		return fmt.Errorf("%s sends to none of its %s replicas", node.Addr, is["connected_slaves"])

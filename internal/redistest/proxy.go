@@ -36,7 +36,7 @@ type Proxy struct {
 
 // drop is one reply that the proxy will lose.
 type drop struct {
-	match string // in lower case
+	match string // the text to match, in lower case
 	skip  int    // how many matching requests come before
 }
 

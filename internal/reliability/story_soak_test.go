@@ -47,7 +47,7 @@ type soak struct {
 	loads          []workload
 	notes          *notebook
 	server, queue  *redistest.Server // the servers of the throttles and of asynq
-	proxy          *redistest.Proxy  // before the throttles' server
+	proxy          *redistest.Proxy  // stands in front of the throttles' server
 	direct, behind *redis.Client     // clients of the two servers, past the proxy
 	clock          *steppedClock
 	random         *rand.Rand

@@ -24,7 +24,7 @@ const edge = worker.DefaultMaxWait + soakAdvance
 type change struct {
 	throttle, scope, key string // an empty key of a keyed scope is all its keys
 	from, to             [2]time.Time
-	limits               []throttle.Limit // in force meanwhile; nil: the configured ones
+	limits               []throttle.Limit // the limits in force meanwhile; nil: the configured limits
 	mode                 throttle.Mode
 	paused               bool
 }

@@ -154,10 +154,10 @@ type note struct {
 	Task     string
 	Process  string
 	Call     int64            // the number of the handler's call, within its process
-	Job      throttle.Job     // as it was charged
+	Job      throttle.Job     // the job as it was charged
 	At       time.Time        // the granted start, on Redis' clock
 	Noted    time.Time        // on this machine's clock
-	Least    map[string]int64 // of a settled job: the lowest charge that it had, by scope; without one: its charge
+	Least    map[string]int64 // by scope, the lowest charge that the job had; without an entry, it was not settled
 	Again    bool             // the handler asked that the task comes again
 	Settled  string           // how the charge was corrected
 	Advanced bool

@@ -28,8 +28,8 @@ type account struct {
 	since    map[string]map[span]int // by scope key and window: how many grants came before the window was in force
 	inexact  map[string]bool         // scope keys of which Redis may count more than the account
 	askings  map[string]int64        // the last asking of each asker
-	charges  map[string][]*charge    // by job and start
-	byKey    map[string][]entry      // by scope key
+	charges  map[string][]*charge    // the charges, by job and start
+	byKey    map[string][]entry      // the entries, by scope key
 	seen     map[string]int64        // by scope key: when its ledgers were last changed
 	standing map[string]bool         // flows in line after the last script; only in even worlds
 	passed   map[string]bool         // flows of which a heavy job was booked out of turn, or passed
@@ -66,17 +66,17 @@ type charge struct {
 	n            int      // its number among the grants
 	at           int64    // its start in µs, on Redis' clock
 	names        []string // its scope keys
-	costs, units []int64  // by scope key: as asked for, and as they count
+	costs, units []int64  // by scope key: the costs that were asked for, and the units that count
 	charged      []bool   // by scope key: its scope was not off
 	settled      bool
 	gone         bool          // the grant was made a booking again
 	answered     time.Time     // when the answer came, by the local clock
 	delay        time.Duration // from the answer to the start
 	run          bool          // a handler has run under it
-	places       []*place      // under running limits
+	places       []*place      // the places that it has under running limits
 	ended        bool          // its process said that it has ended, or its places are lost
 	advanced     bool          // it started out of an advance
-	taken        int64         // of an advance: what jobs have taken
+	taken        int64         // for an advance, the units that jobs have taken
 }
 
 // entry is a charge as a scope key's ledgers have it.

@@ -16,7 +16,7 @@ type advance struct {
 	*charge
 	lane   string
 	ends   int64              // when the first of its sub-windows ends, or hours close, by Redis' clock
-	limits map[string][]limit // by scope key: in force when it was charged
+	limits map[string][]limit // by scope key: the limits in force when it was charged
 }
 
 // drawAdvances draws processes with advances, and streams: many light jobs of one lane most of which come together, and

@@ -188,7 +188,7 @@ func (w *world) end() {
 		r.stop()
 	}
 	for _, r := range w.processes {
-		r.leave() // what is left of one that has died would run through all the time that passes now
+		r.leave() // goroutines that are left of a dead process would run during all the time that passes now
 	}
 	w.audit()
 	w.checkKeys()

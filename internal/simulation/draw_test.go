@@ -48,7 +48,7 @@ type process struct {
 	maxWait      time.Duration
 	check, delay time.Duration // asynq's intervals
 	retry        time.Duration // how long asynq waits after a failure
-	advance, lag time.Duration // in worlds with advances
+	advance, lag time.Duration // used in worlds with advances only
 }
 
 // job is one task and all that its handler will do.
@@ -56,13 +56,13 @@ type job struct {
 	id             string
 	tenant, domain string
 	weight         int64
-	costs          map[string]int64 // in scopes where it takes other units than the weight
+	costs          map[string]int64 // the costs in scopes where it takes other units than the weight
 	priority       int
 	arrives        time.Duration
 	how            how
 	retries        int
 	handle         time.Duration
-	outcomes       []outcome // of the handler's calls, one after the other; then success
+	outcomes       []outcome // the outcomes of the handler's calls, one after the other; later calls succeed
 
 	said map[string]throttle.Report // what the upstream of each scope says with each call
 }
@@ -73,7 +73,7 @@ type how int
 const (
 	plain   how = iota // enqueued by asynq alone
 	spare              // made by worker.NewTask
-	planned            // by worker.Client
+	planned            // enqueued by worker.Client
 )
 
 // outcome is what one call of a handler does.

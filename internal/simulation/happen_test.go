@@ -87,7 +87,7 @@ func (w *world) turn(step time.Duration) {
 	if step < 0 {
 		w.account.stepsBack()
 	}
-	w.backend.age(w) // by the old clock: later commands write by the new one
+	w.backend.age(w) // keys age by the old clock: later commands write by the new clock
 	w.mu.Lock()
 	w.step += step
 	w.turns = append(w.turns, turned{time.Now(), w.step})

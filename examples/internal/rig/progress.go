@@ -14,9 +14,9 @@ import (
 type Snapshot struct {
 	Elapsed time.Duration
 	All     int64  // known jobs
-	Ended   int64  // of these
-	What    string // the jobs are, such as "mails"
-	Pace    string // in words
+	Ended   int64  // known jobs that have ended
+	What    string // what the jobs are, such as "mails"
+	Pace    string // the pace in words
 }
 
 // String returns a line about it.

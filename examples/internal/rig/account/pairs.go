@@ -9,7 +9,7 @@ import (
 type Pair[G, R any] struct {
 	Grant G
 	Entry R
-	Delay time.Duration // from the granted start
+	Delay time.Duration // time from the granted start to the entry
 }
 
 // Pairs finds the grant of each entry of a record: the latest start of its job before it or, if there is none before

@@ -70,7 +70,7 @@ func (m *Mail) Key(scope string) string {
 
 // Campaign is the mails of one CSV file, in the order of their arrival.
 type Campaign struct {
-	Name  string // where it came from
+	Name  string // the file's path, or a name for the bundled campaign
 	ID    string // 12 hex digits of the content's hash
 	Mails []*Mail
 	ByID  map[string]*Mail

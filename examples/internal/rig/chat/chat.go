@@ -12,7 +12,7 @@ const HeaderID = "X-Client-Request-Id"
 type Request struct {
 	Model         string         `json:"model"`
 	Messages      []Message      `json:"messages"`
-	MaxTokens     int64          `json:"max_tokens"` // of the completion
+	MaxTokens     int64          `json:"max_tokens"` // the most tokens of the completion
 	Stream        bool           `json:"stream,omitempty"`
 	StreamOptions *StreamOptions `json:"stream_options,omitempty"`
 	User          string         `json:"user,omitempty"` // on whose behalf it is asked

@@ -140,8 +140,8 @@ func TestCheckLimitsThatGrow(t *testing.T) {
 	}
 	events := []Event{
 		{At: 100, Units: 2, Of: acme}, {At: 100, Units: 10, Of: globex},
-		{At: 4500, Units: 2, Of: acme}, {At: 5000, Units: 2, Of: acme}, // under the second limit
-		{At: 8500, Units: 4, Of: acme}, {At: 9000, Units: 6, Of: acme}, // under the configured one
+		{At: 4500, Units: 2, Of: acme}, {At: 5000, Units: 2, Of: acme}, // the second limit applies
+		{At: 8500, Units: 4, Of: acme}, {At: 9000, Units: 6, Of: acme}, // the configured limit applies
 	}
 	uses := Limits(events, l, 0)
 	want := []Use{

@@ -2,8 +2,8 @@ package completion
 
 // charges is how many tokens a prompt was charged, and how many it used according to the record.
 type charges struct {
-	settled   int64 // by the charges that were settled
-	estimated int64 // by the charges that stay as estimated
+	settled   int64 // tokens of the charges that were settled
+	estimated int64 // tokens of the charges that stay as estimated
 	recorded  int64
 }
 

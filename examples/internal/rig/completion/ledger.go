@@ -29,11 +29,11 @@ const later = time.Hour
 
 // Run describes a run.
 type Run struct {
-	Prompts  []*prompt.Prompt // by their arrival
+	Prompts  []*prompt.Prompt // in the order of their arrival
 	Upstream *provider.Upstream
 	Scopes   []throttle.Scope // this package's scopes, with their limits
 	Model    string
-	Window   time.Duration // of the provider's limits
+	Window   time.Duration // the length of the provider's windows
 }
 
 // Ledger records the prompts of a run. It is safe for concurrent use, except for

@@ -15,10 +15,10 @@ import (
 type result struct {
 	model    string
 	queue    string
-	window   time.Duration // of the provider's limits
+	window   time.Duration // the length of the provider's windows
 	scopes   []throttle.Scope
 	began    time.Time
-	outcomes []outcome // by the prompts' arrival
+	outcomes []outcome // in the order of the prompts' arrival
 	granted  []grant   // the earliest first
 	requests []provider.Request
 	recordOf string
@@ -27,7 +27,7 @@ type result struct {
 	putBacks int64
 	inside   bool // Redis was inside the process: prompts that are left are gone
 	ownSays  bool // the provider keeps the record itself
-	tomorrow bool // what is left waits for tomorrow's budgets
+	tomorrow bool // the remaining prompts wait for tomorrow's budgets
 
 	interrupted bool
 }

@@ -4,9 +4,9 @@ import "github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 
 // The scopes that count a job.
 const (
-	ScopeRequests = "requests" // of a model
-	ScopeTokens   = "tokens"   // of a model
-	ScopeBudget   = "budget"   // tokens of a customer in a day
+	ScopeRequests = "requests" // requests to a model
+	ScopeTokens   = "tokens"   // tokens of a model
+	ScopeBudget   = "budget"   // tokens that a customer uses in a day
 )
 
 // keys are the keys of a request in the scopes.

@@ -18,11 +18,11 @@ type Summary struct {
 
 	Prompts         int `json:"prompts"`
 	Answered        int `json:"answered"`
-	AnsweredEarlier int `json:"answered_earlier"` // in an earlier run
+	AnsweredEarlier int `json:"answered_earlier"` // prompts that an earlier run answered
 	OverBudget      int `json:"over_budget"`      // nobody waited for tomorrow's budget
 	ForTomorrow     int `json:"for_tomorrow"`     // they wait for tomorrow's budget
 	GivenUp         int `json:"given_up"`         // refused for good, or no retries left
-	Left            int `json:"left"`             // when the run was interrupted
+	Left            int `json:"left"`             // prompts that had not ended when the run was interrupted
 	Lost            int `json:"lost"`             // said to be answered, but not in the record
 	// requests whose charge stays as estimated: the provider did not name their use, or Redis was away
 	Unsettled  int `json:"unsettled"`
@@ -34,7 +34,7 @@ type Summary struct {
 	Refused429 int   `json:"refused_429"`
 	// of the refused, how many came later than two windows after a change of what is served
 	RefusedAfterAdapting int `json:"refused_after_adapting"`
-	WindowsOver          int `json:"windows_over_limit"` // in the record and in the grants
+	WindowsOver          int `json:"windows_over_limit"` // windows over a limit, in the record and in the grants
 	DailyBudgetOver      int `json:"daily_budget_over"`  // budgets over their limit, in the record and in the grants
 
 	// how full the provider's windows were on average, of the fuller limit; null if there was no batch
@@ -75,7 +75,7 @@ type customerRow struct {
 	Answered    int    `json:"answered"`
 	OverBudget  int    `json:"over_budget"`
 	ForTomorrow int    `json:"for_tomorrow"`
-	Tokens      int64  `json:"tokens"` // by the record
+	Tokens      int64  `json:"tokens"` // tokens used, by the record
 	Budget      int64  `json:"budget"` // tokens in a day
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Result is the raw material of a run's summary. All instants are on Redis' clock.
 type Result struct {
-	seeds            string // where they came from
+	seeds            string // the seeds' file, or that they are the bundled ones
 	queue            string
 	Requests         []throttle.Scope // limits
 	kilobytes        []throttle.Scope // limits
@@ -39,17 +39,17 @@ type Summary struct {
 	Queue string `json:"queue"`
 
 	Pages     int   `json:"pages"`     // fetched to their end
-	Elsewhere int   `json:"elsewhere"` // of these, by an earlier run or another process
-	Bytes     int64 `json:"bytes"`     // of all answers, by the record
-	Hosts     int   `json:"hosts"`     // that were asked for anything
-	Requests  int   `json:"requests"`  // by the record
+	Elsewhere int   `json:"elsewhere"` // pages of these that an earlier run or another process fetched
+	Bytes     int64 `json:"bytes"`     // bytes of all answers, by the record
+	Hosts     int   `json:"hosts"`     // hosts that got a request
+	Requests  int   `json:"requests"`  // requests, by the record
 
 	Redirected int `json:"redirected"`
 	TooLarge   int `json:"too_large"`   // cut at the size cap
 	Absent     int `json:"absent"`      // 4xx, too many redirects
-	Disallowed int `json:"disallowed"`  // by robots.txt, never requested
+	Disallowed int `json:"disallowed"`  // forbidden by robots.txt, never requested
 	Blocked    int `json:"blocked"`     // no public address, never requested
-	OverBudget int `json:"over_budget"` // of their host, never requested
+	OverBudget int `json:"over_budget"` // more than their host's budget, never requested
 	Failed     int `json:"failed"`      // no answer, or 5xx, to the last
 	Left       int `json:"left"`        // not ended when the run was interrupted
 	Unchanged  int `json:"unchanged"`   // start pages that were asked for again and answered by 304
@@ -57,10 +57,10 @@ type Summary struct {
 	Duplicates int `json:"duplicates"`  // pages that were fetched once more without a reason
 	Lost       int `json:"lost"`        // pages said to be fetched that the record does not show
 
-	Pauses           int `json:"pauses"` // that hosts asked for
+	Pauses           int `json:"pauses"` // pauses that hosts asked for
 	PauseViolations  int `json:"pause_violations"`
 	RobotsViolations int `json:"robots_violations"`
-	WindowsOver      int `json:"windows_over_limit"` // in the record and in the grants
+	WindowsOver      int `json:"windows_over_limit"` // windows over a limit, in the record and in the grants
 
 	PutBacks       int64   `json:"put_backs"`
 	PutBacksPerJob float64 `json:"put_backs_per_job"` // a job is a request

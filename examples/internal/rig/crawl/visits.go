@@ -11,7 +11,7 @@ import (
 type Visit struct {
 	url              string
 	Keys             Keys
-	Start            time.Time // that was granted
+	Start            time.Time // the granted start
 	charged, settled int64     // kilobytes
 	rules            bool      // it is a robots.txt
 }

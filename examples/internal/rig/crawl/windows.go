@@ -23,7 +23,7 @@ const (
 // Event is a request, as it is counted.
 type Event struct {
 	check.Event
-	rules bool // of a robots.txt
+	rules bool // it is a request for a robots.txt
 }
 
 // plain returns the events as they are checked.

@@ -11,7 +11,7 @@ import (
 // grant is one start that the throttle allowed, on Redis' clock.
 type grant struct {
 	start   time.Time
-	decided time.Time // when the throttle allowed it, up to maxWait before
+	decided time.Time // when the throttle allowed the start, at most maxWait before it
 	mail    *campaign.Mail
 	// returned: the server asked to wait instead of taking the mail. The charge was given
 	// back, and the mail starts again.

@@ -15,7 +15,7 @@ type lateTenant struct {
 	Tenant         string  `json:"tenant"`
 	Mails          int     `json:"mails"`
 	Units          int64   `json:"units"`
-	ArrivalS       float64 `json:"arrival_s"`         // of its first mail
+	ArrivalS       float64 `json:"arrival_s"`         // when its first mail arrived
 	WaitS          float64 `json:"wait_s"`            // the longest of its mails, from arrival to first start
 	FirstComeWaitS float64 `json:"first_come_wait_s"` // the same, had all been served in the order of their arrival
 }

@@ -40,7 +40,7 @@ type Ledger struct {
 	campaign *campaign.Campaign
 	mailer   *smtp.Mailer
 	scopes   []throttle.Scope
-	atOnce   throttle.Limit // of mails to one domain
+	atOnce   throttle.Limit // limits the mails that are being sent to one domain
 	throttle *throttle.Throttle
 	shaper   *worker.Shaper
 	inspect  *asynq.Inspector

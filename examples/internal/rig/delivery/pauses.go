@@ -64,7 +64,7 @@ func (p *pauses) all() []pause {
 type pauseUse struct {
 	Domain  string  `json:"domain"`
 	AtS     float64 `json:"at_s"`  // when it was in force
-	ForS    float64 `json:"for_s"` // from then on
+	ForS    float64 `json:"for_s"` // how long it lasted from then on
 	Refused int     `json:"refused"`
 	// UnderWay counts the refused attempts that were granted before the pause was in force,
 	// with the attempt that began it. Disregarded counts the others: there must be none.

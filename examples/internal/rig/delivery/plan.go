@@ -34,8 +34,8 @@ type plan struct {
 
 // expectations are when mails were expected to start, on Redis' clock.
 type expectations struct {
-	first map[*campaign.Mail]time.Time // of mails enqueued at the beginning
-	later map[*campaign.Mail]time.Time // of mails that arrived later, as planned on arrival
+	first map[*campaign.Mail]time.Time // expected starts of mails enqueued at the beginning
+	later map[*campaign.Mail]time.Time // expected starts of mails that arrived later, planned on their arrival
 	ends  []expectedEnd
 }
 

@@ -20,7 +20,7 @@ type raisedStep struct {
 	UntilS  float64 `json:"until_s"`
 	Mails   int     `json:"mails"`
 	Units   int64   `json:"units"`
-	Fullest int64   `json:"fullest_window_units"` // of the limit's window; 0 for the last step
+	Fullest int64   `json:"fullest_window_units"` // units in the fullest window of the limit; 0 for the last step
 }
 
 // raised returns what started under each step, up to the tenant's last start.

@@ -19,18 +19,18 @@ type result struct {
 	campaign    *campaign.Campaign
 	queue       string
 	law         check.Law
-	atOnce      throttle.Limit // of mails to one domain
+	atOnce      throttle.Limit // limits the mails that are being sent to one domain
 	began       time.Time      // when the workers started and the first mails arrived
 	outcomes    map[string]outcome
 	granted     []grant // the earliest first, without those returned
-	returned    []grant // whose charge was given back, since the server asked to wait
+	returned    []grant // grants whose charge was given back, since the server asked to wait
 	pauses      []pause // the earliest first
 	expected    expectations
 	receipts    []smtp.Receipt
 	recordOf    string // who kept the receipts
 	putBacks    int64
 	inside      bool    // Redis was inside the process: what is left is gone
-	firstCome   []grant // as they would have been first come, first served; empty if not known
+	firstCome   []grant // the starts under first come, first served; empty if not known
 	interrupted bool
 	vanished    bool // asynq has no task any more for the mails that are left
 }
@@ -39,7 +39,7 @@ type result struct {
 type Summary struct {
 	Campaign string `json:"campaign"`
 	Queue    string `json:"queue"`
-	Mails    int    `json:"mails"` // in the campaign
+	Mails    int    `json:"mails"` // mails in the campaign
 	Units    int64  `json:"units"` // their recipients
 
 	Delivered        int `json:"delivered"`         // mails that the record shows as accepted
@@ -48,7 +48,7 @@ type Summary struct {
 	GivenUp          int `json:"given_up"`          // mails that ended without the server's word
 	Deferred         int `json:"deferred"`          // mails that the server wanted later (4xx) at least once
 	HeldUp           int `json:"held_up"`           // mails that came to a domain which took nothing, at least once
-	Retries          int `json:"retries"`           // of asynq's that the mails have spent
+	Retries          int `json:"retries"`           // asynq's retries that the mails have spent
 	Duplicates       int `json:"duplicates"`        // copies accepted beyond the first
 	// mails said to be sent that the record does not show, or that vanished from asynq
 	Lost int `json:"lost"`
@@ -62,7 +62,7 @@ type Summary struct {
 
 	Record         string            `json:"record"` // who kept the record that is checked
 	GrantToReceipt report.Delay      `json:"grant_to_receipt"`
-	WindowsOver    int               `json:"windows_over_limit"` // in the record and in the grants
+	WindowsOver    int               `json:"windows_over_limit"` // windows over a limit, in the record and in the grants
 	Limits         []report.LimitUse `json:"limits"`
 	AtOnce         report.AtOnce     `json:"at_once"` // mails on their way to one domain, in the record
 

@@ -37,11 +37,11 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte // decoded
-	Bytes  int64  // of the body as it was sent
-	Sent   int64  // what the server may have sent of it, in bytes: more where it was cut
+	Bytes  int64  // bytes of the body as it was sent
+	Sent   int64  // bytes of the body that the server may have sent: more than Bytes if it was cut
 	Whole  int64  // the body's size if the server has told it, else -1
 	Cut    bool   // the reading stopped before the body's end
-	Huge   bool   // for it unpacks to more than it may
+	Huge   bool   // it was cut because it unpacks to more bytes than it may
 }
 
 // Location returns the target of a redirect as the header has it, and nothing for other answers.
@@ -70,7 +70,7 @@ type Fetcher struct {
 // New returns a fetcher that connects where a resolver says. The timeout is for one request, including its body.
 func New(r *Resolver, agent string, timeout time.Duration) *Fetcher {
 	return &Fetcher{agent: agent, Client: &http.Client{
-		Timeout: timeout, // of all of it, the body included
+		Timeout: timeout, // for the whole request, including the body
 		Transport: &http.Transport{
 			DialContext:            r.dial,
 			DisableCompression:     true, // so that the bytes that were sent are counted
@@ -126,7 +126,7 @@ func (f *Fetcher) Fetch(ctx context.Context, u *url.URL, last Condition, most Bo
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // what is wrong with it has been read
+	defer func() { _ = response.Body.Close() }() // its errors have been returned already
 	a := &Answer{Status: response.StatusCode, Header: response.Header, Whole: response.ContentLength}
 	if a.Whole > most.Sent && !most.Part {
 		a.Cut, a.Sent = true, min(a.Whole, OnTheWay*Kilobyte)

@@ -69,7 +69,7 @@ func TestResolverRefusesRebinding(t *testing.T) {
 	if _, err := r.Address(t.Context(), "turns.example"); err != nil {
 		t.Fatal(err)
 	}
-	r.known = nil // as after resolvedFor
+	r.known = nil // as if resolvedFor had passed
 	if _, err := r.dial(t.Context(), "tcp", "turns.example:80"); !errors.Is(err, ErrForbiddenAddress) {
 		t.Errorf("got %v", err)
 	}

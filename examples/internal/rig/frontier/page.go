@@ -11,12 +11,12 @@ import (
 // How a page ends.
 const (
 	EndFetched    = "fetched"     // 200, and read to its end
-	EndRedirected = "redirected"  // to a page that is in its own host's line
+	EndRedirected = "redirected"  // redirected to a page that is in its own host's line
 	EndTooLarge   = "too large"   // cut at the size cap
-	EndAbsent     = "absent"      // 4xx and whatever else is no page
-	EndForbidden  = "disallowed"  // by robots.txt; never requested
+	EndAbsent     = "absent"      // 4xx, or another answer that is not a page
+	EndForbidden  = "disallowed"  // forbidden by robots.txt; never requested
 	EndBlocked    = "blocked"     // its address is not public; never requested
-	EndOverBudget = "over budget" // of its host; never requested
+	EndOverBudget = "over budget" // beyond the budget of its host; never requested
 	EndFailed     = "failed"      // no answer, or 5xx, as often as it was tried
 	endRules      = "rules"       // a robots.txt
 	EndUnchanged  = "unchanged"   // 304, the second time
@@ -29,9 +29,9 @@ type Page struct {
 	Depth    int    `json:"depth"`            // links from a start page
 	Hops     int    `json:"hops,omitempty"`   // redirects in a row that led here
 	Robots   bool   `json:"robots,omitempty"` // it is its host's robots.txt
-	MovedTo  string `json:"moved,omitempty"`  // where that has moved to
+	MovedTo  string `json:"moved,omitempty"`  // where that robots.txt has moved to
 
-	KB     int64 `json:"kb,omitempty"`     // what it is charged; 0 for its host's estimate
+	KB     int64 `json:"kb,omitempty"`     // the kilobytes that it is charged; 0 for its host's estimate
 	Larger bool  `json:"larger,omitempty"` // it was larger than its charge, and was requested once more
 	Asked  int   `json:"asked,omitempty"`  // how often its host said to come back later
 	fetch.Condition

@@ -42,10 +42,10 @@ type Guide interface {
 
 // Bounds bound a walk.
 type Bounds struct {
-	Depth     int    // links from a start page
-	HostPages int    // pages of one host
-	MaxKB     int64  // kilobytes of one page
-	Agent     string // for which robots.txt is read
+	Depth     int    // the most links from a start page
+	HostPages int    // the most pages of one host
+	MaxKB     int64  // the most kilobytes of one page
+	Agent     string // the user agent for which robots.txt is read
 }
 
 // Walk enqueues the pages that have their hosts' turns, and follows the answers.
@@ -228,7 +228,7 @@ func (w *Walk) Conclude(ctx context.Context, t *Turn, from *url.URL, a *fetch.An
 	return w.ended(ctx, t)
 }
 
-// learnRules takes the answer to the request for a host's robots.txt.
+// learnRules uses the answer to the request for a host's robots.txt.
 func (w *Walk) learnRules(ctx context.Context, t *Turn, from *url.URL, a *fetch.Answer) error {
 	if a.Location() != "" && t.Page.Hops < robots.MaxHops {
 		if to, err := link.Resolve(from, a.Location()); err == nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// maxLinks is how many links of one page are followed, at most.
+// maxLinks is the most links of one page that are followed.
 const maxLinks = 1000
 
 // Of returns the canonical URLs that a page links to, each once, in the order of the

@@ -19,9 +19,8 @@ const MaxURL = 2048
 // errNotWeb says that a link does not lead to a page of the web.
 var errNotWeb = errors.New("is neither http nor https")
 
-// Resolve reads a link of a page and returns its canonical URL: of all the ways
-// to write one address, the one by which pages are told apart. Base is nil for a
-// URL that stands by itself.
+// Resolve reads a link of a page and returns its canonical URL: of all spellings of one address, the one that
+// identifies the page. Base is nil for a URL that stands by itself.
 func Resolve(base *url.URL, link string) (*url.URL, error) {
 	link = strings.TrimSpace(link)
 	if len(link) > MaxURL {
@@ -58,8 +57,7 @@ func Resolve(base *url.URL, link string) (*url.URL, error) {
 	return u, nil
 }
 
-// canonicalHost writes the host in lower case ASCII, without a final dot and
-// without the port that its scheme has anyway.
+// canonicalHost writes the host in lower case ASCII, without a final dot and without the default port of its scheme.
 func canonicalHost(u *url.URL) error {
 	name, port := u.Hostname(), u.Port()
 	if addr, err := netip.ParseAddr(strings.TrimSuffix(name, ".")); err == nil {
@@ -113,9 +111,8 @@ func notInURL(c byte) bool {
 	return c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>'
 }
 
-// CanonicalEscapes writes the same bytes in one way: what needs no escape has
-// none, and what has one has it in upper case (RFC 3986, 6.2.2). A percent sign
-// that begins no escape stays as it is.
+// CanonicalEscapes writes the same bytes in one way: a byte that needs no escape has none, and an escape is in upper
+// case (RFC 3986, 6.2.2). A percent sign that begins no escape stays as it is.
 func CanonicalEscapes(text string, needed func(byte) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -18,7 +18,7 @@ type Flow struct {
 	Title            string
 	Arrived, Started []Moment
 	Otherwise        []Moment
-	Rule             string // by which it would have been otherwise
+	Rule             string // the name of the other rule
 	// Began is when the run began, in a time zone whose clock is shown; zero for seconds.
 	Began time.Time
 }

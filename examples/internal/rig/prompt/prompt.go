@@ -22,13 +22,13 @@ type Prompt struct {
 	Kind      Kind          `json:"kind"`
 	Customer  string        `json:"customer"`
 	Text      string        `json:"text"`
-	MaxTokens int64         `json:"max_tokens"` // of the answer
+	MaxTokens int64         `json:"max_tokens"` // the most tokens of the answer
 	At        time.Duration `json:"-"`          // when it arrives, after the beginning
 }
 
 // Payload returns the prompt in the form in which a task carries it.
 func (p *Prompt) Payload() []byte {
-	payload, _ := json.Marshal(p) // of such a struct always
+	payload, _ := json.Marshal(p) // cannot fail for this struct
 	return payload
 }
 

@@ -54,7 +54,7 @@ func (a *answer) end(used chat.Usage) {
 func (a *answer) chunk(choice chat.Choice) { a.event(a.reply("chat.completion.chunk", nil, choice)) }
 
 func (a *answer) event(chunk chat.Reply) {
-	data, _ := json.Marshal(chunk) // of such a struct always
+	data, _ := json.Marshal(chunk) // cannot fail for this struct
 	fmt.Fprintf(a.to, "data: %s\n\n", data)
 	_ = http.NewResponseController(a.to).Flush()
 }

@@ -16,7 +16,7 @@ func (l Limits) part(of float64) Limits {
 // Incident is a time in which a provider serves only a part of its limits, and says so in
 // its headers. The zero Incident is none.
 type Incident struct {
-	From, Until time.Duration // after New
+	From, Until time.Duration // times after New
 	Part        float64       // above 0, up to 1
 }
 

@@ -23,10 +23,10 @@ const mostBody = 1 << 20
 
 // Options are the settings of a Provider.
 type Options struct {
-	Models   map[string]Limits // by their names
-	Window   time.Duration     // of all limits
+	Models   map[string]Limits // the limits of the models, by their names
+	Window   time.Duration     // the window of all limits
 	Incident Incident
-	Seed     uint64 // of the completions
+	Seed     uint64 // the seed of the completions
 	// FirstToken is how long a completion takes until its first token, and PerToken from each token to the next. 0 is
 	// no time.
 	FirstToken, PerToken time.Duration
@@ -41,7 +41,7 @@ type Provider struct {
 	Record  *Record
 	options Options
 	began   time.Time
-	number  atomic.Int64 // of the last completion
+	number  atomic.Int64 // the number of the last completion
 	models  map[string]*model
 }
 

@@ -10,13 +10,13 @@ import (
 // client saw it.
 type Request struct {
 	At, End    time.Time // when it came, and when it was answered; End is zero while it is under way
-	ID         string    // as its client names it
+	ID         string    // the ID that its client gave it
 	Model      string
 	Customer   string
 	Prompt     int64 // tokens of the prompt
 	MaxTokens  int64 // the most tokens that the completion may have
 	Completion int64 // tokens of the completion that were made
-	Refused    bool  // by 429: it counts nothing
+	Refused    bool  // answered by 429: it counts nothing
 }
 
 // Tokens returns how many tokens the request has used.

@@ -15,8 +15,8 @@ import (
 // Upstream is the provider that a run asks.
 type Upstream struct {
 	Client *chat.Client
-	Inside *Provider // nil for a real one
-	Record *Record   // what it was asked: kept by the one inside, or, of a real one, by its client
+	Inside *Provider // nil for a real provider
+	Record *Record   // its requests: kept by the provider inside, or by the client of a real provider
 }
 
 // RecordOf says who keeps the record.

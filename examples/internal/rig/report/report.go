@@ -14,10 +14,10 @@ import (
 
 // LimitUse is the worst use of one limit, by the record and by the grants of a run.
 type LimitUse struct {
-	Unit   string    `json:"unit,omitempty"` // of the limit, where there are several
+	Unit   string    `json:"unit,omitempty"` // the limit's unit, if limits have several
 	Scope  string    `json:"scope"`
 	Limit  string    `json:"limit"`
-	Units  *int64    `json:"units,omitempty"` // of the limit
+	Units  *int64    `json:"units,omitempty"` // the units of the limit
 	Record WindowUse `json:"record"`
 	Grants WindowUse `json:"grants"`
 }
@@ -163,7 +163,7 @@ type Line struct {
 	Name   string
 	Count  int
 	Text   string
-	Always bool // also if there are none
+	Always bool // the line is printed even if the count is 0
 }
 
 // WriteCounts prints counts.

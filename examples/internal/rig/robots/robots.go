@@ -69,7 +69,7 @@ type robotsParser struct {
 
 // Parse reads the rules of a robots.txt for the crawler with this product name.
 func Parse(text, product string) Rules {
-	p := robotsParser{inRules: true} // what comes before any name is of no group
+	p := robotsParser{inRules: true} // lines before the first name belong to no group
 	text = link.CanonicalEscapes(strings.TrimPrefix(text, "\uFEFF"), func(c byte) bool { return c >= 0x7f })
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line, _, _ = strings.Cut(line, "#")

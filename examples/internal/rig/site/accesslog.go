@@ -16,11 +16,11 @@ type Access struct {
 	// Held is the earliest time at which the request may have ended: when the server began to send the last bytes that
 	// the client has surely received.
 	Held   time.Time
-	Addr   string // of the host
+	Addr   string // the host's address
 	Host   string
 	URL    string
 	Status int
-	Bytes  int64     // of the body that were sent; of the client, received
+	Bytes  int64     // bytes of the body that the server sent, or in the client's log received
 	Until  time.Time // the end of the pause that the answer asked for; zero if it asked for none
 	Whole  bool      // the body was sent to its end
 	Rules  bool      // it is a robots.txt

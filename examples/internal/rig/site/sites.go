@@ -260,7 +260,7 @@ func redirecting(pages http.Handler) http.Handler {
 			return
 		}
 		if number, isChain := strings.CutPrefix(request.URL.Path, "/chain/"); isChain {
-			n, _ := strconv.Atoi(number) // of what is no number the chain goes on with the first
+			n, _ := strconv.Atoi(number) // 0 if it is not a number: the chain goes on with the first
 			http.Redirect(reply, request, fmt.Sprintf("/chain/%d", n+1), http.StatusMovedPermanently)
 			return
 		}

@@ -21,7 +21,7 @@ import (
 func TestSMTPClients_F61(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		reply *smtp.SMTPError // of the server to RCPT; nil breaks the connection in the message
+		reply *smtp.SMTPError // the server's reply to RCPT; nil breaks the connection in the message
 		want  time.Duration
 		goes  time.Duration // go-smtp, whose error does not say the enhanced code
 	}{
