@@ -27,7 +27,7 @@ func (m *machine) arriveHeavy(t *rapid.T) {
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		t.Skip("many stand")
+		t.Skip("enough jobs stand")
 	}
 	m.ask(t, jobs)
 }
@@ -162,7 +162,7 @@ func (m *machine) compareLengths(t *rapid.T) {
 
 func (m *machine) comeBack(t *rapid.T) {
 	if len(m.ids) == 0 {
-		t.Skip("nobody")
+		t.Skip("no job waits")
 	}
 	m.ask(t, []line.Job{m.jobs[rapid.SampledFrom(m.ids).Draw(t, "who")]})
 }
@@ -170,7 +170,7 @@ func (m *machine) comeBack(t *rapid.T) {
 // move makes a job ask again with new keys, costs or bounds.
 func (m *machine) move(t *rapid.T) {
 	if len(m.ids) == 0 {
-		t.Skip("nobody")
+		t.Skip("no job waits")
 	}
 	moved := m.drawJob(t)
 	moved.ID = rapid.SampledFrom(m.ids).Draw(t, "who")
@@ -185,7 +185,7 @@ func (m *machine) onTime(t *rapid.T) {
 		}
 	}
 	if first == "" {
-		t.Skip("nobody")
+		t.Skip("no job waits")
 	}
 	// The clock does not step back here: a script that only looks does not note which entries have left, but package
 	// line does.
@@ -203,7 +203,7 @@ func (m *machine) onTime(t *rapid.T) {
 
 func (m *machine) leave(t *rapid.T) {
 	if len(m.ids) == 0 {
-		t.Skip("nobody")
+		t.Skip("no job waits")
 	}
 	ids := rapid.SliceOfNDistinct(rapid.SampledFrom(m.ids), 1, 3, rapid.ID[string]).Draw(t, "who")
 	want := m.l.Leave(m.now, m.s.settings, ids)

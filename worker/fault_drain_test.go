@@ -100,7 +100,7 @@ func (p *mixedProcess) holds(m *mixed, task *asynq.Task, does bool) {
 	}
 }
 
-// restart ends a process as a deployment does.
+// restart ends a process as a rollout does.
 func (p *mixedProcess) restart(m *mixed) *mixedProcess {
 	p.shaper.Stop()
 	p.server.Shutdown()

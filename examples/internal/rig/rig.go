@@ -73,7 +73,7 @@ func New(name string, stdout, stderr io.Writer) *Program {
 	}
 }
 
-// Refuse says why a run does not begin, and returns the exit status.
+// Refuse prints why a run does not begin, and returns the exit status.
 func (p *Program) Refuse(err error) int {
 	switch {
 	case errors.Is(err, flag.ErrHelp):

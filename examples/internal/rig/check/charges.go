@@ -17,10 +17,9 @@ type Charge struct {
 	Of          Keyed
 }
 
-// Charges is Limits for charges that change: it adds up, for each limit and each scope key, the
-// window that ends at the beginning of each charge, with the units that each charge has at that
-// instant. As in the throttle, windows are longer by the Margin of their scope. They are taken
-// shorter by the given duration.
+// Charges does what Limits does, for charges that change: it adds up, for each limit and each scope key, the window
+// that ends at the beginning of each charge, with the units that each charge has at that instant. As in the throttle,
+// windows are longer by the Margin of their scope. They are taken shorter by the given duration.
 func Charges(charges []Charge, scopes []throttle.Scope, shorter time.Duration) []Use {
 	var uses []Use
 	for _, scope := range scopes {

@@ -19,7 +19,7 @@ type Upstream struct {
 	Record *Record   // its requests: kept by the provider inside, or by the client of a real provider
 }
 
-// RecordOf says who keeps the record.
+// RecordOf returns who keeps the record, for the report.
 func (u *Upstream) RecordOf() string {
 	if u.Inside != nil {
 		return "provider"

@@ -99,7 +99,7 @@ func OpenInside(
 	return m, err
 }
 
-// RecordOf says who keeps the record.
+// RecordOf returns who keeps the record, for the report.
 func (s *Mailer) RecordOf() string {
 	if s.Inside {
 		return "SMTP server"
