@@ -25,7 +25,7 @@ const (
 	runningWindow  = 2 * time.Second
 )
 
-// running drains a backlog under a running limit, and under a window that lets as many jobs start.
+// running drains a backlog under a running limit, and under a window that lets the same number of jobs start.
 func running(ctx context.Context, b *bench) error {
 	stop, err := awake()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestF14_F19_RefusedWritesAreWhole(t *testing.T) {
 				t.Errorf("%s, %s: said %s", name, what, said)
 			}
 			if diff := cmp.Diff(want, c.read(t), cmp.AllowUnexported(value{})); diff != "" {
-				t.Errorf("%s, %s: said %q; what is in Redis (-want +got):\n%s", name, what, said, diff)
+				t.Errorf("%s, %s: said %q; the data in Redis (-want +got):\n%s", name, what, said, diff)
 			}
 		}
 		if refused < 5 {

@@ -100,7 +100,7 @@ func TestHeaders(t *testing.T) {
 	}
 	for _, f := range readFiles(t, "include/*.lua") {
 		if len(f.header) == 0 {
-			t.Errorf("include %s does not say what it is for", f.name)
+			t.Errorf("the header of include %s does not say its purpose", f.name)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestSizes(t *testing.T) {
 		}
 		eachFunction(proto, func(p *glua.FunctionProto) {
 			if n := int(p.NumUpvalues); n > mostUpvalues {
-				t.Errorf("%s, line %d: a function uses %d locals of those around it, Redis' Lua takes %d", name,
+				t.Errorf("%s, line %d: a function uses %d locals of the functions around it, Redis' Lua allows %d", name,
 					p.LineDefined, n, mostUpvalues)
 			}
 		})
@@ -394,7 +394,7 @@ func TestScriptsHaveNoGlobals(t *testing.T) {
 		if shown := regexp.MustCompile(`tostring\((\w+)\)`).FindAllStringSubmatch(text, -1); len(shown) !=
 			strings.Count(text, "tostring(") ||
 			slices.ContainsFunc(shown, func(match []string) bool { return match[1] != "said" && match[1] != "problem" }) {
-			t.Errorf("%s: tostring is for what went wrong alone: %v", name, shown)
+			t.Errorf("%s: only the text of an error may use tostring: %v", name, shown)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func StartSteadyCluster(t testing.TB) *Cluster {
 	return startCluster(t, launchTestCluster)
 }
 
-// LaunchCluster starts a steady cluster of so many primaries without replicas, for a program that is no
+// LaunchCluster starts a steady cluster with the given number of primaries and no replicas, for a program that is not a
 // test: the caller closes it.
 func LaunchCluster(primaries int) (*Cluster, error) { return launchSteadyCluster(primaries, primaries) }
 

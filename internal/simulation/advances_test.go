@@ -132,7 +132,8 @@ func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
 	}
 }
 
-// drawCoarseControl draws settings of run time, in the place of others. Limits of so many units have no exact windows.
+// drawCoarseControl draws settings of run time that replace others, with limits of so many units that their windows are
+// not exact.
 func (p *plan) drawCoarseControl(d dice, f *fault) {
 	f.key, f.limits = "", nil
 	p.drawControl(d, f)

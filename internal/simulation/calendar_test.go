@@ -113,7 +113,7 @@ func (a *account) compareQuota(name string, l limit, now, used, booked int64) {
 	a.compareUnits(name, l, used, units, booked, later)
 }
 
-// isFull reports whether a scope key has no room for so many units under a quota, by the last usage that Redis told.
+// isFull reports whether a scope key has no room for cost units under a quota, by the last usage that Redis reported.
 func (a *account) isFull(name string, of throttle.Limit, cost int64) bool {
 	l := limitOf(of)
 	least, _ := a.partsOf(name)
@@ -122,9 +122,9 @@ func (a *account) isFull(name string, of throttle.Limit, cost int64) bool {
 }
 
 // checkPeriods checks, by the handlers' own record, that in no period of Redis' clock more units started than a quota
-// of the configuration has. After each step back over an edge the period may have as many again, since starts count in
-// the period that had begun: under a ramp as many as its last step has. A charge that was settled counts for what it
-// was at least. Scopes are left out whose limits or mode were set at run time.
+// of the configuration has. After each step back over an edge, the period may have the units of the quota once more,
+// since starts count in the period that had begun; under a ramp, the units of its last step. A settled charge counts
+// with its lowest value. Scopes are left out whose limits or mode were set at run time.
 func (w *world) checkPeriods() {
 	for _, scope := range w.plan.scopes {
 		if w.plan.isSet(scope.Name) {

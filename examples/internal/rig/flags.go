@@ -23,7 +23,7 @@ type Options struct {
 	Plot    string // file to write; empty for none
 	JSON    bool
 	Workers int
-	Queue   string // asynq queue; empty for one named after what is to be done
+	Queue   string // asynq queue; empty for a queue that is named after the jobs
 	// Dashboard is the host:port on loopback for the dashboard; empty for none.
 	Dashboard string
 	Verbose   bool

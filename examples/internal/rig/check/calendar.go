@@ -124,8 +124,8 @@ func (l Law) untilPeriods(quota throttle.Limit, from, units int64) time.Duration
 	return l.opening(beginning(quota.Calendar, zone, at, number)).From.Sub(at)
 }
 
-// untilWindows returns how long it takes at least from an instant until so many windows are full: the first is at once,
-// and so is the first of each opening of the global hours.
+// untilWindows returns the least time from an instant until a number of windows are full: the first window costs no
+// time, and neither does the first window of each opening of the global hours.
 func (l Law) untilWindows(windows float64, window time.Duration, from int64) time.Duration {
 	began := time.UnixMicro(from)
 	least := time.Duration((windows - 1) * float64(window))

@@ -55,7 +55,7 @@ func (o outcomes) deferred(id, reason string) {
 // held notes that the server wants no mail for this mail's whole domain now.
 func (o outcomes) held(id string) { o.Note(id, func(one *outcome) { one.held++ }) }
 
-// tried notes an attempt, before which so many retries were spent.
+// tried notes an attempt, and how many retries were spent before it.
 func (o outcomes) tried(id string, retried int) {
 	o.Note(id, func(one *outcome) { one.retried = max(one.retried, retried) })
 }

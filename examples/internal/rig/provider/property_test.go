@@ -101,7 +101,7 @@ func expectRight(t *testing.T, p *provider.Provider, before []provider.Request, 
 	}
 	if want := fmt.Sprintf("%d %d", max(0, limits.Requests-used.Requests),
 		max(0, limits.Tokens-used.Tokens)); remaining != want {
-		t.Errorf("%+v: told that %s remain, want %s", r, remaining, want)
+		t.Errorf("%+v: the headers say that %s remain, want %s", r, remaining, want)
 	}
 }
 

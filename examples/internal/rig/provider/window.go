@@ -35,8 +35,8 @@ func (w *window) add(now time.Time, tokens int64) *charge {
 	return c
 }
 
-// wait returns how long it takes until a request of so many tokens has room under the limits, if no other
-// request comes and no charge is corrected: 0 if the request has room now, a whole window if it never has.
+// wait returns how long it takes until a request of the given tokens has room under the limits, if no other request
+// comes and no charge is corrected: 0 if the request has room now, a whole window if it never has.
 func (w *window) wait(now time.Time, tokens int64, most Limits) time.Duration {
 	if tokens > most.Tokens {
 		return w.length

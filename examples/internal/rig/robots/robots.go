@@ -24,8 +24,8 @@ const Path = "/robots.txt"
 
 // Bounds of a robots.txt.
 const (
-	maxRobots     = 500 << 10 // bytes that are read: as many as the RFC asks for
-	MaxHops       = 5         // redirects on the way to it, as the RFC asks for
+	maxRobots     = 500 << 10 // bytes that are read: the number that the RFC asks for
+	MaxHops       = 5         // redirects that are followed, as the RFC asks for
 	maxCrawlDelay = 10 * time.Minute
 	RobotsKept    = 24 * time.Hour // as long as the RFC allows
 )

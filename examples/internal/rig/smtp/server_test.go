@@ -204,7 +204,7 @@ func FuzzCompose(f *testing.F) {
 		}
 		for _, m := range c.Mails {
 			if _, err := compose(m); err != nil {
-				t.Errorf("accepted what cannot be composed: %v", err)
+				t.Errorf("accepted a mail that cannot be composed: %v", err)
 			}
 		}
 	})
