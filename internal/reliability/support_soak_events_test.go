@@ -67,9 +67,9 @@ func (s *soak) killConnections(addr string) {
 	if addr == s.queue.Addr {
 		s.struck = append(s.struck, time.Now())
 	}
-	client := clientOf(s.t, &redis.Options{Addr: addr})
+	client := redis.NewClient(soakOptions(addr)) // a cleanup of the test would keep it to the end
 	must(s.t, client.Do(s.t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-	_ = client.Close()
+	must(s.t, client.Close())
 }
 
 // kill kills the process and starts another.
