@@ -18,9 +18,6 @@ local function try(command, ...)
   end
   reply[#reply + 1], reply[#reply + 2] = command, wrong
 end
-local function section(index, answer)
-  if type(answer) == 'table' then reply[2] = answer.err else reply[index] = answer end
-end
 
 local time = try('TIME')
 if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
@@ -30,6 +27,7 @@ local commands = {
   'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',
   'HMGET 1', 'HGETALL', 'HEXISTS 1', 'HDEL 1', 'HLEN', 'LINDEX 0', 'LLEN', 'LRANGE 0 0', 'LTRIM 0 0', 'LPOP',
   'ZCARD', 'ZSCORE 1', 'ZRANGE 0 1', 'ZRANGEBYSCORE 0 1', 'ZREM 1', 'ZSCAN 0', 'HSCAN 0', 'UNLINK',
+  'LINSERT BEFORE 1 1',
 }
 for i = 1, #commands do
   local words = {}
@@ -40,15 +38,14 @@ local may_delete = try('DEL', key) ~= nil
 -- These commands would write with any arguments, so each is called on a key of another type, and fails.
 if may_set and may_delete then
   redis.pcall('SET', key, '1', 'PX', '1000')
-  try('LPUSH', key, '1')
   try('RPUSH', key, '1')
   redis.pcall('DEL', key)
   redis.pcall('HSET', key, '1', '1')
   try('APPEND', key, '1')
   redis.pcall('DEL', key)
 end
-section(3, redis.pcall('INFO', 'server'))
-section(4, redis.pcall('INFO', 'memory'))
-section(5, redis.pcall('INFO', 'replication'))
-section(6, redis.pcall('INFO', 'persistence'))
+for i, section in ipairs({ 'server', 'memory', 'replication', 'persistence' }) do
+  local answer = redis.pcall('INFO', section)
+  if type(answer) == 'table' then reply[2] = answer.err else reply[i + 2] = answer end
+end
 return reply

@@ -74,7 +74,7 @@ if rebook then
   give_back(id, start, '')
   count_moves()
   local slot = start + 1 -- so that the mark of this start concerns no other grant
-  promise(id, lane, ARGV[6], charged, slot, slot)
+  promise(id, lane, ARGV[6], charged, slot, decided)
   expire(jobs, timers)
 else
   charge(lane, deltas, 1, true)

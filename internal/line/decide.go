@@ -1,6 +1,9 @@
 package line
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
@@ -115,19 +118,17 @@ func (l *Line) refuse(lane *lane, f fit, full *Full) Answer {
 }
 
 // wait puts a job into its lane, and the lane into a queue if it does not stand in one. No job there is older than the
-// one before it, but for those that come back to the front, even if the clock has stepped back.
+// one before it, even if the clock has stepped back.
 func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, back bool) Answer {
 	l.setShare(lane.flow, job.Share)
 	stands := len(lane.jobs) > 0
-	if stands && !back {
-		arrival = max(arrival, lane.jobs[len(lane.jobs)-1].arrival)
-	}
-	own := element{arrival, job.Costs, job.ID}
+	rank := len(lane.jobs)
 	if back {
-		lane.jobs = slices.Insert(lane.jobs, 0, own)
-	} else {
-		lane.jobs = append(lane.jobs, own)
+		rank = lane.firstSince(arrival)
+	} else if stands {
+		arrival = max(arrival, lane.jobs[rank-1].arrival)
 	}
+	lane.jobs = slices.Insert(lane.jobs, rank, element{arrival, job.Costs, job.ID})
 	l.lanes[lane.name] = lane
 	l.note(job.ID, &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name})
 	l.timers.delete("=" + job.ID)
@@ -139,10 +140,16 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 		l.stand(name, lane, look)
 	}
 	answer := l.waitingAnswer(lane, f, int64(len(lane.jobs)))
-	if stands && back {
+	if stands && rank == 0 {
 		l.lookAnew(lane)
 	}
 	return answer
+}
+
+// firstSince returns the rank of the first job that is not older than an instant.
+func (l *lane) firstSince(arrival int64) int {
+	rank, _ := slices.BinarySearchFunc(l.jobs, arrival, func(e element, at int64) int { return cmp.Compare(e.arrival, at) })
+	return rank
 }
 
 // stillWaiting answers a waiting job that asks again. If it is older than the first job of its lane, the lane was lost

@@ -41,7 +41,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	if rebook {
 		l.giveBack(g.mark(), nil, false)
 		slot := g.Start + 1 // so that the mark of this start concerns no other grant
-		l.promise(g.ID, lane, g.Costs, slot, slot)
+		l.promise(g.ID, lane, g.Costs, slot, g.Decided)
 	}
 	l.end()
 	return true

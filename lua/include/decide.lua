@@ -57,24 +57,37 @@ local function waiting_answer(lane, at, key, holder, ahead)
     ahead or max(0, lane.jobs - 1), flows)
 end
 
--- Puts a job into its lane. No job there is older than the one before it, but for those that come back to the front,
--- even if the clock has stepped back.
+-- The rank in a lane of the first element that is not older than an instant, and the element; nil if there is none.
+local function first_since(lane, arrival)
+  local low, high = 0, lane.jobs
+  while low < high do
+    local middle = floor((low + high) / 2)
+    local element = call('LINDEX', lane.list, middle)
+    if tonumber((parse_element(element))) < arrival then low = middle + 1 else high = middle end
+  end
+  return low, call('LINDEX', lane.list, low)
+end
+
+-- Puts a job into its lane. No job there is older than the one before it, even if the clock has stepped back.
 local function wait(job, lane, at, key, holder, other, back)
-  if lane.jobs > 0 and not back then
+  local rank, later, answer
+  if back then
+    rank, later = first_since(lane, job.arrival)
+  elseif lane.jobs > 0 then
     job.arrival = max(job.arrival, tonumber((parse_element(call('LINDEX', lane.list, -1)))))
   end
-  local arrival, answer = format('%d', job.arrival), nil
+  local arrival = format('%d', job.arrival)
+  local element = arrival .. ':' .. job.costs_text .. ':' .. job.id
   lane.jobs = lane.jobs + 1
   if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before the first write
   set_share(lane.flow, job.share)
-  if lane.jobs == 1 and other then
-    stand(other, lane, arrival, now)
-  elseif lane.jobs == 1 then
-    local name, look = blocked(lane, job.costs, at, key)
+  if lane.jobs == 1 then
+    local name, look = other, now
+    if not other then name, look = blocked(lane, job.costs, at, key) end
     stand(name, lane, arrival, look)
   end
-  write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
-  if lane.jobs == 1 then expire(lane.list) elseif back then look_anew(lane, arrival) end
+  if later then write('LINSERT', lane.list, 'BEFORE', later, element) else write('RPUSH', lane.list, element) end
+  if lane.jobs == 1 then expire(lane.list) elseif rank == 0 then look_anew(lane, arrival) end
   note(job.id, job.record, waiting_record(arrival, lane.text, is_counted(job.record) and job.costs_text))
   if job.record then write('ZREM', timers, BOOKING .. job.id) end
   expire(jobs, timers)

@@ -5,9 +5,8 @@ local sizes = {} -- of queues, as they were read: how many flows stand there
 
 -- The flow whose turn it is in a queue, and its tag; nil if no flow stands there.
 local function first(queue)
-  local known = firsts[queue] or call('ZRANGE', wait_of(queue), 0, 0, 'WITHSCORES')
-  firsts[queue] = known
-  return known[1], tonumber(known[2])
+  firsts[queue] = firsts[queue] or call('ZRANGE', wait_of(queue), 0, 0, 'WITHSCORES')
+  return firsts[queue][1], tonumber(firsts[queue][2])
 end
 
 local function flows_in(queue)
