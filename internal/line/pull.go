@@ -25,11 +25,11 @@ func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulle
 func (l *Line) pull(now int64, settings Settings, bookings, looks int, delivers bool) Pulled {
 	l.begin(now, settings)
 	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped, delivers: delivers}
-	p.keepUp()
 	var again []string
 	if delivers {
 		again = l.overdues.until(now)
 	}
+	p.keepUp()
 	due := l.timers.until(now)
 	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
 		p.endIfTired()
@@ -49,11 +49,17 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, delivers 
 	return p.told
 }
 
-// keepUp makes every timer due that was set by a clock that has stepped back.
+// keepUp makes every timer due that was set by a clock that has stepped back. An overdue job is only reported again.
 func (p *puller) keepUp() {
 	if p.pulled > p.now+steppedUnseen {
 		for _, name := range p.timers.sorted() {
-			if at, _ := p.timers.get(name); at > p.now {
+			at, _ := p.timers.get(name)
+			told, isOverdue := p.overdues.get(name[1:])
+			switch {
+			case isOverdue && name[0] == '=':
+				p.timers.set(name, min(at, p.now+forgetAfter))
+				p.overdues.set(name[1:], min(told, p.now))
+			case at > p.now:
 				p.timers.set(name, p.now)
 			}
 		}

@@ -1,7 +1,7 @@
 -- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
 -- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
 -- uses: records, waiting, queue, line
-local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000 -- us
+local TOLD_AGAIN = 1000000 -- us
 local puller = {
   bookings = 0, looks = 0, -- how many are left
   most_looks = 0,

@@ -60,14 +60,17 @@ local function hurry_lane(text)
 end
 
 -- Makes some 200 timers due now from a cursor on: those of claims and of scope keys whose names begin with a text; for
--- EVERY_TIMER, all timers. Returns now if there are more: the next pull goes on with the timer SWEEP.
+-- EVERY_TIMER, all, but overdue jobs are only reported again. Returns now if there are more: SWEEP goes on.
 local EVERY_TIMER = '='
 local function hurry_from(cursor, text)
   local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
   for i = 1, #found[2], 2 do
     local name = found[2][i]
     local mark = sub(name, 1, 1)
-    if text == EVERY_TIMER or mark == CLAIM or mark ~= BOOKING and sub(name, 1, #text) == text then
+    if text == EVERY_TIMER and mark == BOOKING and call('ZSCORE', overdues, sub(name, 2)) then
+      write('ZADD', timers, 'LT', format('%d', now + FORGET_AFTER), name)
+      write('ZADD', overdues, 'LT', format('%d', now), sub(name, 2))
+    elseif text == EVERY_TIMER or mark == CLAIM or mark ~= BOOKING and sub(name, 1, #text) == text then
       write('ZADD', timers, 'XX', 'LT', format('%d', now), name)
     end
   end

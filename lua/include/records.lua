@@ -3,6 +3,7 @@ local jobs, timers, claims, overdues = prefix .. 'jobs', prefix .. 'timers', pre
 
 -- A member of timers without a mark is a queue. With a mark before its ID, a job has a timer:
 local BOOKING = '=' -- when the grace of its booking is over, its plan is reported, or it is forgotten while overdue
+local FORGET_AFTER = 600000000 -- us until an overdue job is forgotten
 local CLAIM = '+' -- when a pull looks at its claim
 local SWEEP = '~' -- alone, also in claims: hurry_all goes on
 -- A field of claims without a mark is a scope key, and holds its claim. With a mark before a scope key:
@@ -62,7 +63,7 @@ local renewed = {}
 local function expire(...)
   for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
 end
-return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES,
+return jobs, timers, claims, overdues, BOOKING, FORGET_AFTER, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES,
   wait_of, tags_of, finish_of, lanes_of, list_of_lane,
   waiting_record, parse_waiting, waits_at, booking_record, parse_booking, parse_element, costs_of, claim_of,
   next_look, renewed, expire
