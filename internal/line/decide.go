@@ -62,6 +62,9 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 		return Answer{Outcome: Booked, Start: known.slot, Held: l.holdOf(f)}, true
 	}
 	l.unbook(job.ID, known)
+	if !slices.Equal(job.Costs, known.costs) {
+		l.chargeDifference(lane, known.costs, job.Costs)
+	}
 	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
 	latest := max(l.now, min(l.now, slot)+job.MaxWait)
 	if f.at > latest || !l.mayStart(lane, job.Costs, f.at) {

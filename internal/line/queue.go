@@ -205,6 +205,15 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	}
 }
 
+// chargeDifference moves a flow's tags by the difference between the costs that it was charged and other costs.
+func (l *Line) chargeDifference(lane *lane, charged, costs []int64) {
+	for i, name := range lane.keys {
+		if q := l.queues[name]; q != nil {
+			q.charge(lane.class, float64(costs[i]-charged[i])/l.share(lane.flow), l.lower())
+		}
+	}
+}
+
 // stand puts a lane into the queue of a scope key, which becomes due by then.
 func (l *Line) stand(name string, lane *lane, look int64) {
 	l.queue(name).stand(lane, lane.jobs[0].arrival)

@@ -31,9 +31,6 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		k := l.key(name)
 		delta := actual[i] - g.Costs[i]
 		k.correct(now, g, delta)
-		if q := l.queues[name]; q != nil && !rebook {
-			q.charge(lane.class, float64(delta)/l.share(lane.flow), l.lower())
-		}
 		if delta < 0 {
 			l.hurry(name)
 		}
@@ -42,6 +39,8 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		l.giveBack(g.mark(), nil, false)
 		slot := g.Start + 1 // so that the mark of this start concerns no other grant
 		l.promise(g.ID, lane, g.Costs, slot, g.Decided)
+	} else {
+		l.chargeDifference(lane, g.Costs, actual)
 	}
 	l.end()
 	return true

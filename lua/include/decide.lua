@@ -152,6 +152,12 @@ local function redeem(job, lane, slot)
   local starts = at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at)
   if not starts then count_jobs(lane) end
   unbook(job.id, job.record)
+  local _, booked = parse_booking(job.record)
+  if booked ~= job.costs_text then -- its flow was charged for the booking
+    local deltas = costs_of(lane, booked)
+    for i = 1, #lane do deltas[i] = job.costs[i] - deltas[i] end
+    charge(lane, deltas, 1, true)
+  end
   if starts then
     note(job.id, job.record)
     return grant(job.id, lane, job.costs, at, job.arrival)

@@ -72,12 +72,8 @@ end
 local function next_lane(queue, walk)
   end_if_tired()
   while puller.looks > 0 do
-    local flow, tag
-    if walk.rank == 0 then
-      flow, tag = first(queue)
-    else
-      flow, tag = unpack(call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES'))
-    end
+    local flow, tag = first(queue)
+    if walk.rank > 0 then flow, tag = unpack(call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES')) end
     if not flow then return nil, true end
     if flow ~= walk.flow then walk.flow, walk.lane = flow, 0 end
     local text = classes.at(queue, flow, walk.lane)
