@@ -154,7 +154,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 
 // firstSince returns the rank of the first job that is not older than an instant.
 func (l *lane) firstSince(arrival int64) int {
-	rank, _ := slices.BinarySearchFunc(l.jobs, arrival, func(e element, at int64) int { return cmp.Compare(e.arrival, at) })
+	rank, _ := slices.BinarySearchFunc(l.jobs, arrival, func(e element, t int64) int { return cmp.Compare(e.arrival, t) })
 	return rank
 }
 
