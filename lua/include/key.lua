@@ -61,7 +61,10 @@ end
 -- Reads limits of the scope key's own. If they end, its scope's limits follow.
 local function read_own(key)
   local limits, ends = setting_of(key.own, 'key:' .. key.name)
-  if limits == NOTHING then key.own, key.dirty = NOTHING, true return end
+  if limits == NOTHING then
+    key.own, key.dirty = NOTHING, true
+    return
+  end
   if ends < NEVER then key.follow = key.limits else key.after = nil end
   key.limits, key.origin = limits_of(limits, 'key:' .. key.name), SET_FOR_KEY
   key.own_ends, key.ends = ends, min(key.ends, ends)

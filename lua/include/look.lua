@@ -21,7 +21,8 @@ end
 -- had their turn here should take it, the scope key waits a while for them.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
-  return one <= horizon and now + floor(lookahead / 4) or soon(max(one - lookahead, now + 1), key.ends)
+  if one <= horizon then return now + floor(lookahead / 4) end
+  return soon(max(one - lookahead, now + 1), key.ends)
 end
 
 -- Makes the next job of a lane its first, or takes the lane out of its queue.

@@ -106,9 +106,10 @@ local function slide(key, ledger, w, x, room)
 end
 
 local function copy_of(w)
-  local copy = {}
-  for field, value in pairs(w) do copy[field] = value end
-  return copy
+  return {
+    y = w.y, booked = w.booked, at = w.at, units = w.units, sum = w.sum,
+    s_in = w.s_in, s_out = w.s_out, b_in = w.b_in, b_out = w.b_out,
+  }
 end
 
 -- The first sub-window from x on where the cost fits into every window that contains the sub-window. For the same room,

@@ -9,7 +9,10 @@ local function first_job(lane)
   if known and not taken[known.id] then return known, false end
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or lane.ahead and 7 or 1)
-    if #elements == 0 then end_lane(lane) return nil, false end
+    if #elements == 0 then
+      end_lane(lane)
+      return nil, false
+    end
     local ids, arrivals, costs = {}, {}, {}
     for i = 1, #elements do arrivals[i], costs[i], ids[i] = parse_element(elements[i]) end
     local records = call('HMGET', jobs, unpack(ids))
@@ -19,7 +22,10 @@ local function first_job(lane)
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
     puller.drops = puller.drops - gone
     if gone < #elements then
-      if not waits(gone + 1) then puller.looks = 0 return nil, true end
+      if not waits(gone + 1) then
+        puller.looks = 0
+        return nil, true
+      end
       lane.ahead, lane.out = {}, 0
       for i = gone + 1, #elements do
         if not waits(i) then break end
@@ -72,8 +78,12 @@ end
 local function next_lane(queue, walk)
   end_if_tired()
   while puller.looks > 0 do
-    local flow, tag = first(queue)
-    if walk.rank > 0 then flow, tag = unpack(call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES')) end
+    local flow, tag
+    if walk.rank == 0 then
+      flow, tag = first(queue)
+    else
+      flow, tag = unpack(call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES'))
+    end
     if not flow then return nil, true end
     if flow ~= walk.flow then walk.flow, walk.lane = flow, 0 end
     local text = classes.at(queue, flow, walk.lane)
