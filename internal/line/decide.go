@@ -131,9 +131,6 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	} else if stands {
 		arrival = max(arrival, lane.jobs[rank-1].arrival)
 	}
-	if known := l.jobs[job.ID]; back && known.state == booked {
-		l.charge(lane, job.Costs, -1) // its next booking charges it again
-	}
 	lane.jobs = slices.Insert(lane.jobs, rank, element{arrival, job.Costs, job.ID})
 	l.lanes[lane.name] = lane
 	l.note(job.ID, &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name})

@@ -81,7 +81,6 @@ local function wait(job, lane, at, key, holder, other, back)
   lane.jobs = lane.jobs + 1
   if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before the first write
   set_share(lane.flow, job.share)
-  if back and (job.slot or 0) > 0 then charge(lane, job.costs, -1) end -- its next booking charges it again
   if lane.jobs == 1 then
     local name, look = other, now
     if not other then name, look = blocked(lane, job.costs, at, key) end
@@ -98,9 +97,10 @@ end
 
 -- Refuses a job that would make a line longer than its bound; nil if all lines have room.
 local function refuse(job, lane, at, key, holder)
-  local name, line = full_in(lane, job.costs, job.bounds)
+  local name, length = full_in(lane, job.costs, job.bounds)
   if not name then return nil end
-  return format('6%s %s %d %d', sub(waiting_answer(lane, at, key, holder, lane.jobs), 2), name, line.jobs, line.units)
+  local answer = waiting_answer(lane, at, key, holder, lane.jobs)
+  return format('6%s %s %d %d', sub(answer, 2), name, length.jobs, length.units)
 end
 
 -- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back. A job with bounds
