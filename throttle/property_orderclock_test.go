@@ -16,81 +16,81 @@ import (
 func TestPropertyOrderOverSteps(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		rapid.Check(t, func(t *rapid.T) { newComer(t, client).history() })
+		rapid.Check(t, func(t *rapid.T) { newSequence(t, client).history() })
 	})
 }
 
-// comer brings jobs, numbered in the order in which they come.
-type comer struct {
+// sequence brings jobs, numbered in the order in which they come.
+type sequence struct {
 	t             *rapid.T
 	subject       *scripted
 	now           time.Time
 	came, started int
 }
 
-func newComer(t *rapid.T, client *redis.Client) *comer {
-	return &comer{t: t, now: dawn, subject: newScripted(newThrottle(t, client,
+func newSequence(t *rapid.T, client *redis.Client) *sequence {
+	return &sequence{t: t, now: dawn, subject: newScripted(newThrottle(t, client,
 		globalScope(throttle.Per(1, 10*time.Second)), &throttle.Options{Lookahead: time.Second, Timeout: patient}))}
 }
 
-func (c *comer) history() {
-	for range rapid.IntRange(10, 50).Draw(c.t, "steps") {
-		switch rapid.IntRange(0, 5).Draw(c.t, "what") {
+func (s *sequence) history() {
+	for range rapid.IntRange(10, 50).Draw(s.t, "steps") {
+		switch rapid.IntRange(0, 5).Draw(s.t, "what") {
 		case 0, 1:
-			c.came++
-			c.ask(c.came - 1)
+			s.came++
+			s.ask(s.came - 1)
 		case 2:
-			if c.started < c.came {
-				c.ask(rapid.IntRange(c.started, c.came-1).Draw(c.t, "again"))
+			if s.started < s.came {
+				s.ask(rapid.IntRange(s.started, s.came-1).Draw(s.t, "again"))
 			}
 		case 3:
-			c.pull() // a process does so every half second
-			c.now = c.now.Add(rapid.SampledFrom([]time.Duration{
+			s.pull() // a process does so every half second
+			s.now = s.now.Add(rapid.SampledFrom([]time.Duration{
 				-2 * time.Hour, -31 * time.Second, -time.Second, -time.Microsecond, time.Hour,
-			}).Draw(c.t, "step"))
+			}).Draw(s.t, "step"))
 		default:
-			c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 15_000_000).Draw(c.t, "for")) * time.Microsecond)
-			c.pull()
+			s.now = s.now.Add(time.Duration(rapid.Int64Range(0, 15_000_000).Draw(s.t, "for")) * time.Microsecond)
+			s.pull()
 		}
 	}
-	for range 2 * c.came {
-		c.now = c.now.Add(10 * time.Second)
-		c.pull()
+	for range 2 * s.came {
+		s.now = s.now.Add(10 * time.Second)
+		s.pull()
 	}
-	if c.started != c.came {
-		c.t.Fatalf("%d of %d jobs have started", c.started, c.came)
+	if s.started != s.came {
+		s.t.Fatalf("%d of %d jobs have started", s.started, s.came)
 	}
 }
 
 // ask asks for a job. A booked job comes at once to its slot.
-func (c *comer) ask(n int) {
-	r, err := c.subject.Reserve(c.now, throttle.Job{ID: fmt.Sprint(n), Weight: 1})
+func (s *sequence) ask(n int) {
+	r, err := s.subject.Reserve(s.now, throttle.Job{ID: fmt.Sprint(n), Weight: 1})
 	if err != nil {
-		c.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	switch r.Outcome {
 	case throttle.Booked:
-		c.now = r.Start
-		c.ask(n)
+		s.now = r.Start
+		s.ask(n)
 	case throttle.Granted:
-		if n != c.started {
-			c.t.Fatalf("job %d started before job %d", n, c.started)
+		if n != s.started {
+			s.t.Fatalf("job %d started before job %d", n, s.started)
 		}
-		c.started++
+		s.started++
 	}
 }
 
-func (c *comer) pull() {
-	found, err := c.subject.Pull(c.now)
+func (s *sequence) pull() {
+	found, err := s.subject.Pull(s.now)
 	if err != nil {
-		c.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	for _, r := range found.Booked {
 		var n int
 		if _, err := fmt.Sscan(r.Job.ID, &n); err != nil {
-			c.t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		c.now = r.Start
-		c.ask(n)
+		s.now = r.Start
+		s.ask(n)
 	}
 }

@@ -29,9 +29,13 @@ local function with_span(counted, span, precision)
   counted.kind, counted.span = KINDS[letter], span
   counted.length, counted.precision = tonumber(length), tonumber(precision)
   if not counted.kind or counted.length == 0 or counted.precision == 0 then return nil end
-  if calendar ~= '' and not counted.kind.edged then return nil end
+  if counted.kind.edged then
+    counted.edges, counted.offset, counted.n = edges_of(calendar), 0, 1
+    return counted
+  elseif calendar ~= '' then
+    return nil
+  end
   counted.n = counted.precision == 1 and counted.length or math.ceil(counted.length / counted.precision) + 1
-  if counted.kind.edged then counted.edges, counted.offset, counted.n = edges_of(calendar), 0, 1 end
   return counted
 end
 
