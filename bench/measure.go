@@ -77,8 +77,8 @@ func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 64, ContextTimeoutEnabled: true})
 }
 
-// cpu returns the server's CPU time so far: that of all its threads according to /proc, or where there is no /proc,
-// what the server reports.
+// cpu returns the server's CPU time so far: the sum over its threads, as /proc reports it. Without a /proc it is the
+// time that the server itself reports.
 func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	threads, err := filepath.Glob("/proc/" + s.pid + "/task/*/schedstat")
 	if err != nil || len(threads) == 0 {
