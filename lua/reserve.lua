@@ -140,6 +140,7 @@ end
 in_line.any = stands
 for i = 1, #asked do
   if budget.left <= 0 and i > 1 then break end
+  budget.left = budget.left - 50
   local id, record = asked[i].id, records[i]
   local costs_text, plan, max_wait, latest, share, bounds =
     match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)%+?%d* ?(%S*)$')

@@ -8,8 +8,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// mostSteps bounds the work of one call of a script. A step takes about half a microsecond, so a call ends
-// after some 4 ms, and the next call does what is left.
+// mostSteps bounds the work of one call of a script. A step takes half a microsecond to one, so a call ends
+// after 4 to 8 ms, and the next call does what is left.
 const mostSteps = 8_000
 
 // header returns the first arguments of every script: how far ahead jobs are booked, how long

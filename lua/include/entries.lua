@@ -19,8 +19,13 @@ local function find(text, at)
   return low * 32, nil
 end
 
+-- How many steps the call has left: it takes one for each entry that it reads or skips, and more for longer work. A
+-- call that has used up its steps leaves the rest to the next call.
+local budget = { left = tonumber(steps) }
+
 -- Changes the units of a sub-window, never below 0. Returns the new text, and by how many units it changed.
 local function add(text, at, units)
+  budget.left = budget.left - #text / 128 -- a new text takes longer than what is looked for in it
   if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then
     return text .. format(ENTRY, at, units), units
   end
@@ -33,10 +38,6 @@ local function add(text, at, units)
   local entry = sum > 0 and format(ENTRY, at, sum) or ''
   return sub(text, 1, place) .. entry .. sub(text, place + 33), sum - there
 end
-
--- How many steps the call has left: it takes one for each entry that it reads or skips, and more for longer work. A
--- call that has used up its steps leaves the rest to the next call.
-local budget = { left = tonumber(steps) }
 
 local numbers = {} -- of units, by their digits: many entries have the same
 -- Appends entries to two lists.

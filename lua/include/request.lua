@@ -5,7 +5,7 @@
 --   lookahead: how far ahead jobs are booked, us; grace: for how long a booking counts after its slot, us
 --   kept: for how long the keys of the line live, ms; lower: units of a priority for each of the next lower one
 --   counts: 1 if the process bounds any line, and so counts jobs in line, else 0
---   steps: how many steps one call may take, of about a quarter us each
+--   steps: how many steps one call may take, of half a us to one us each
 -- ARGV[3] scopes "name=mode:units/span/precision,...;...", their limits in the order of kinds.lua
 --   units: -1 for unlimited; the steps of a ramp, as in ramp.lua
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
