@@ -48,6 +48,7 @@ var settings = []setting{
 	{"four exact limits of 700 to 1,000, heavy and light jobs", exactLimits},
 	{"two full exact ledgers of 1,000 entries", fullLedgers},
 	{"many in line, of 10,000 tenants", manyWaiting},
+	{"many in line for a scope that opens", openingHours},
 	{"200 tenants with a claim each", manyClaims},
 	{"40,000 timers, all looked at anew", manyTimers},
 	{"2,000 places that are renewed and handed on", manyPlaces},
