@@ -29,10 +29,11 @@ SEEDS ?= 200
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Most of the time examples and faults wait: three packages at a time keep two cores busy.
 .PHONY: test
 test: ## what the README says, go test ./..., and the tests of the other modules
 	@type -P redis-server >/dev/null || echo 'NOT TESTED on a real Redis: no redis-server in PATH (go test -v names each test that is left out)'
-	go test -timeout $(TEST_TIMEOUT) work
+	go test -p 3 -timeout $(TEST_TIMEOUT) work
 
 .PHONY: long
 long: ## every test in full, many properties and worlds, a million tenants: an hour (docs/development.md says when)
@@ -50,7 +51,6 @@ RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 # no goroutine; what drives a browser or measures; and tests that call longtest.Unwatched. `make test` has them all.
 UNWATCHED_PACKAGES := /(lua|upstream|internal/line|internal/try|internal/view|internal/wire|browsertest|bench)$$
 
-# Most of the time examples and faults wait: three packages at a time keep two cores busy.
 .PHONY: race
 race: ## the tests in which goroutines meet, in random order, with the race detector
 	go list -export -test -deps $(RACE) work >/dev/null
