@@ -47,6 +47,7 @@ func TestSections(t *testing.T) {
 		{"running", false, []string{"10/running", "a place is used again", "part of the places"}},
 		{"longest", true, []string{"a limit raised", "200 tenants with a claim each", "longest call"}},
 		{"shaped", true, []string{"jobs/s"}},
+		{"hours", true, []string{"before the edge", "starts each"}},
 	} {
 		t.Run(row.section, func(t *testing.T) {
 			if row.long && os.Getenv("LONG") == "" {

@@ -120,6 +120,7 @@ var sections = []section{
 	{name: "drain", about: "a backlog of several tenants on asynq, beside asynq's own recipe", run: drain},
 	{name: "running", about: "a backlog under a limit on what runs at once, beside a window", run: running},
 	{name: "shaped", about: "large backlogs under one limit of all, beside bare asynq", run: shaped},
+	{name: "hours", about: "many planned tasks that wait for hours to open", run: hoursOpen, alone: true},
 	{name: "scale", about: "what Redis needs by jobs, tenants, processes and nodes", run: sizing, alone: true},
 }
 

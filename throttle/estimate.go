@@ -21,16 +21,12 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	}
 	defer t.means.waits(o)
 	sure := time.Duration(0)  // what others cannot make longer
-	lasts := time.Duration(0) // what the jobs before it take after that, while hours are open
+	lasts := time.Duration(0) // what it and the jobs before it take after that, while hours are open
 	switch {
 	case r.Hold == nil: // it would have room, were it not for those before it
-		lasts = t.throughAll(r, o)
-	case r.Hold.Paused:
-		sure = wait
-	case r.Hold.Limit.isHours():
-		sure, lasts = wait, t.throughAll(r, o) // the jobs before this one begin to start then
-	case r.Hold.Limit.Units == 0:
-		sure = wait // until the limit ends or, as is assumed, is changed
+		lasts = t.throughAll(r, o, flows)
+	case r.Hold.Paused, r.Hold.Limit.isHours(), r.Hold.Limit.Units == 0:
+		sure, lasts = wait, t.throughAll(r, o, flows) // the jobs before this one begin to start then
 	case r.Hold.Limit.Running:
 		wait, lasts = 0, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows) // the script knows when leases end
 	case r.Hold.Limit.isQuota(): // the script knows the period in which there is room next
@@ -89,10 +85,10 @@ func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Lim
 	return max(first, min(at.Sub(r.Now), maxWindow).Truncate(time.Microsecond))
 }
 
-// throughAll is how long the limits of the configuration take for that if no other flow waits and
-// the limits are unused. It errs on the early side if they are in use.
-func (t *setup) throughAll(r *Reservation, o *order) (longest time.Duration) {
-	if r.Ahead == 0 {
+// throughAll is how long the limits of the configuration take for that if they are unused. It errs on the early side if
+// they are in use.
+func (t *setup) throughAll(r *Reservation, o *order, flows int64) (longest time.Duration) {
+	if r.Ahead == 0 && flows <= 1 {
 		return 0
 	}
 	for i := range o.charges {
@@ -101,10 +97,10 @@ func (t *setup) throughAll(r *Reservation, o *order) (longest time.Duration) {
 			switch {
 			case limit.Units <= 0:
 			case limit.isQuota():
-				longest = max(longest, t.throughPeriods(r, o, scope.Name, limit, 1, 0))
+				longest = max(longest, t.throughPeriods(r, o, scope.Name, limit, flows, 0))
 			default:
 				own, _ := t.counts(scope.Name, limit)
-				longest = max(longest, t.through(r, o, scope.Name, limit, 1)-own)
+				longest = max(longest, t.through(r, o, scope.Name, limit, flows)-own)
 			}
 		}
 	}

@@ -225,8 +225,10 @@ func TestEstimate(t *testing.T) {
 		// Of a limit that others share it has one part in four.
 		{"3 2000000 global:/1000/w1000000/10000 100 0 499 4", 4 * time.Second, 28 * time.Second},
 		{"3 9000000 global:/1000/w1000000/10000 100 0 0 4", 8 * time.Second, 44 * time.Second},
-		// Others cannot make a pause longer.
+		// Others cannot make a pause longer, but after it 1,000 flows with 11 jobs of 2 units each take 22 s of a limit that
+		// lets through those of the first second at once.
 		{"3 61000000 tenant:a/p 0 0 10 1", time.Minute, time.Minute + 12*time.Second},
+		{"3 61000000 global:/p 0 0 10 1000", 81 * time.Second, 156 * time.Second},
 		{"3 9007199254740992 tenant:a/0/w60000000/1 0 0 10 1", time.Hour, time.Hour + 12*time.Second},
 		{"3 2000000 tenant:a/1/w34560000000000/1 1 0 9999999 1", maxWindow, latestAsking + 12*time.Second},
 	}

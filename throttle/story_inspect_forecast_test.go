@@ -437,8 +437,8 @@ func TestForecastOfSettingsThatEnd(t *testing.T) {
 		set("acme", throttle.Per(0, 10*time.Second), 3000)
 		foresees(t, "closed for 50 min", s, time.Second, jobs, after(3010, 3020, 3020))
 		if r, err := s.Peek(now, throttle.Job{ID: "other", Weight: 1, Keys: of("acme")}); err != nil ||
-			!r.Start.Equal(after(3000)[0]) {
-			t.Errorf("peeked: %+v, %v; want a start when the limit ends", r, err)
+			!r.Start.Equal(after(3010)[0]) {
+			t.Errorf("peeked: %+v, %v; want a start when the limit has ended and the jobs before it have started", r, err)
 		}
 		set("acme", throttle.Per(1, 10*time.Second), 31)
 		foresees(t, "lowered for 30 s", s, time.Second, jobs, after(31, 40, 41))

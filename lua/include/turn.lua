@@ -93,7 +93,7 @@ local function next_lane(queue, walk)
     elseif not text then
       walk.rank = walk.rank + 1
     else
-      puller.looks, budget.left = puller.looks - 1, budget.left - 100
+      puller.looks, budget.left = puller.looks - 1, budget.left - 60
       local fine, lane = pcall(lane_of, text)
       local job, thrown, more
       if fine then
