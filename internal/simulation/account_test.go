@@ -16,26 +16,25 @@ import (
 )
 
 // account records what Redis did, in the order in which Redis did it: grants, settlements
-// and refunds, and the settings at the time. It reads only the replies behind the clients'
-// wires, so that it has a grant whose reply is lost on the way; only in worlds whose
-// clock steps back it asks Redis for how long time stands still (timeOf). It checks as
-// it grows: each start against the limits in force at that moment, and each usage that Redis
-// reports against the grants.
+// and refunds, and the settings at the time. It reads the replies before a wire can lose
+// them, so it has a grant whose reply is lost on the way. What no reply has, it asks Redis
+// itself (see the package's documentation). It checks as it grows: each start against the
+// limits in force at that moment, and each usage that Redis reports against the grants.
 type account struct {
 	world *world
 
-	set      map[string]string       // limits by scope key or scope, modes by ~ and the scope
+	set      map[string]string       // set at run time: limits by scope key or scope, modes by ~ and the scope
 	since    map[string]map[span]int // by scope key and window: how many grants came before the window was in force
 	inexact  map[string]bool         // scope keys of which Redis may count more than the account
 	askings  map[string]int64        // the last asking of each asker
 	charges  map[string][]*charge    // the charges, by job and start
 	byKey    map[string][]entry      // the entries, by scope key
-	seen     map[string]int64        // by scope key: when its ledgers were last changed
+	seen     map[string]int64        // by scope key: its ledgers' time at the last charge
 	standing map[string]bool         // flows in line after the last script; only in even worlds
-	passed   map[string]bool         // flows of which a heavy job was booked out of turn, or passed
+	passed   map[string]bool         // flows with a claim, or whose tag the virtual time has passed
 	parts    map[string]int64        // by scope key: thousandths of its limits that are served
 
-	// By scope key: when its served share was last changed, and when it may have been. Both are instants of Redis' clock.
+	// By scope key, by Redis' clock: the last report that changed its served share, and the last that did or refused.
 	adaptedAt map[string][2]int64
 
 	reports int
@@ -69,7 +68,7 @@ type charge struct {
 	costs, units []int64  // by scope key: the costs that were asked for, and the units that count
 	charged      []bool   // by scope key: its scope was not off
 	settled      bool
-	gone         bool          // the grant was made a booking again
+	gone         bool          // the grant was given back, and is a booking again
 	answered     time.Time     // when the answer came, by the local clock
 	delay        time.Duration // from the answer to the start
 	run          bool          // a handler has run under it
@@ -93,7 +92,7 @@ func (e entry) counts() int64 { return e.units[e.of] }
 type pulled struct {
 	flow   string
 	weight int64
-	ready  []string // the flows that stood in line before and after, under the limit that all share
+	ready  []string // the flows that stood in line before and after the pull, under the limit that all share
 }
 
 func newAccount(w *world) *account {
@@ -195,9 +194,9 @@ func (a *account) notePassed() {
 	}
 }
 
-// stand notes, after a script, which flows stand under the limit that all share, and stood
-// there before the script: the shares say something only about these. A heavy job may be
-// booked out of its turn or be passed, which no reply contains, so the account asks Redis.
+// stand notes, after a script, which flows stand in line under the limit that all share, and
+// stood there before the script too: shares bind only these flows. No reply tells this, nor
+// that a heavy job has a claim or was passed, so the account asks Redis.
 func (a *account) stand(from int) {
 	reply, err := a.world.redis.do(encode("ZRANGE", "thr:{"+a.world.name+"}:4:wait:"+throttle.Global+":", "0", "-1"))
 	now := map[string]bool{}
@@ -299,8 +298,8 @@ func (a *account) reserved(wire *wire, argv []string, reply string) {
 // first grant was lost.
 func chargeName(id string, at int64) string { return id + " " + strconv.FormatInt(at, 10) }
 
-// unused returns the charge under which a job starts: a charge under which no handler has run yet, if there is one; nil
-// if the job has no charge.
+// unused returns the charge under which a job starts, nil if there is none. Of several charges it is the first under
+// which no handler has run yet, or else the last.
 func (a *account) unused(id string, at int64) (found *charge) {
 	for _, c := range a.charges[chargeName(id, at)] {
 		if found == nil || found.run {
@@ -317,8 +316,8 @@ func (a *account) grant(c *charge, now int64) {
 	a.count(c, now)
 }
 
-// count enters a charge under its scope keys, and checks that every window which contains its start has room for it,
-// under what is in force now.
+// count enters a charge under its scope keys, and checks that no window that contains its start is over a limit in
+// force now.
 func (a *account) count(c *charge, now int64) {
 	a.grants++
 	c.n, a.granted = a.grants, time.Now()
@@ -351,8 +350,8 @@ func (a *account) count(c *charge, now int64) {
 // ledgerTime is the time of a scope key's ledgers.
 type ledgerTime struct{ offset, seen int64 }
 
-// of returns the ledgers' time of an instant. After a step back of Redis' clock it stands still
-// until the clock has caught up; a later start has its own time.
+// of returns the ledgers' time of an instant. After a step back of Redis' clock, the time now stands
+// still until the clock has caught up; an instant beyond it has its own time.
 func (l ledgerTime) of(instant, now int64) int64 {
 	if now+l.offset < l.seen {
 		return max(instant+l.offset, l.seen)
@@ -378,9 +377,9 @@ func (a *account) timeOf(name string) ledgerTime {
 	return ledgerTime{offset: number(words[2]), seen: number(words[1])}
 }
 
-// timeIn returns the time of a scope key's ledgers at a call of usage. Ledgers in which nothing counts any more have
-// the time of the clock, which only Redis knows while its text of the scope key still tells when they stood still: so
-// the account asks by the words of the call.
+// timeIn returns the time of a scope key's ledgers at a call of usage. Ledgers in which nothing counts any more follow
+// the clock again, though Redis' text of the scope key may still have the old offset. Only the script can tell, so the
+// account makes the same call for this scope key.
 func (a *account) timeIn(argv []string, name string, now int64) int64 {
 	t := a.timeOf(name).of(now, now)
 	if t == now {
@@ -401,8 +400,8 @@ func (a *account) timeIn(argv []string, name string, now int64) int64 {
 	return now
 }
 
-// look forgets the entries of a scope key if its ledgers' time is before the last grant: then
-// nothing counted any more, and the ledgers began anew. It returns t.
+// look forgets the entries of a scope key if its ledgers' time, t, is before that of the last charge:
+// then nothing counted any more, and the ledgers began anew. It returns t.
 func (a *account) look(name string, t int64) int64 {
 	if t < a.seen[name] {
 		a.byKey[name] = nil
@@ -425,7 +424,7 @@ func (a *account) stepsBack() {
 	}
 }
 
-// hasLeft reports whether a start counts no more under a limit, both instants in the ledgers' time.
+// hasLeft reports whether a start no longer counts under a limit. Both instants are in the ledgers' time.
 func (a *account) hasLeft(l limit, at, now int64) bool {
 	if l.kind == quota {
 		return a.wall.beganAt(l.calendar, at) < a.wall.beganAt(l.calendar, now)
@@ -617,9 +616,8 @@ func (a *account) renew() {
 	}
 }
 
-// pulled takes up the reply of a pull: the jobs that it booked from the lines, and the jobs that
-// were booked before. Jobs that are overdue, or were thrown out for their weight, stand in no
-// line. The reply begins with a value for each job that has ended.
+// pulled takes up the reply of a pull. After the values for jobs that have ended come the jobs
+// that the pull booked, then the jobs that are overdue or never fit, which stand in no line.
 func (a *account) pulled(argv []string, reply []any) {
 	// A heavy job may claim a start beyond the known edges: the next pull knows them.
 	if trouble := text(reply[3]); trouble != "" && !strings.HasPrefix(trouble, "EDGES ") {
@@ -694,9 +692,9 @@ func (a *account) correct(name string, c *charge, now int64) {
 	a.byKey[name], a.inexact[name] = nil, true
 }
 
-// usage compares the used units that Redis reports with the grants. In an inexact scope key, Redis
-// may report more: a window that was set at run time has its own precision, and a window that
-// existed before has earlier charges.
+// usage compares the used units that Redis reports with the grants. Under an inexact scope key, Redis
+// may report more: a window that was set at run time has its own precision, and a window that was in
+// force before has earlier charges.
 func (a *account) usage(argv []string, reply []any) {
 	now := number(text(reply[0]))
 	for i, name := range argv[4:] {

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// advance is what a grant charged for jobs of its lane that come soon (throttle.Options.Advance): a charge of its own,
-// with the units that no job has taken yet.
+// advance is what a grant charged for jobs of its lane that come soon (throttle.Options.Advance). Its charge counts the
+// units that no job has taken yet.
 type advance struct {
 	*charge
 	lane   string
@@ -19,8 +19,8 @@ type advance struct {
 	limits map[string][]limit // by scope key: the limits in force when it was charged
 }
 
-// drawAdvances draws processes with advances, and streams: many light jobs of one lane most of which come together, and
-// start in a second or less where there is room. Some streams meet full windows, since their jobs stand in lines then.
+// drawAdvances draws processes with advances, and streams. A stream is many light jobs of one lane; most come together,
+// and start in a second or less where there is room. Some streams meet full windows, so that their jobs stand in line.
 func (p *plan) drawAdvances(d dice) {
 	p.advances = true
 	drawAdvance := func(r *process) {
@@ -49,7 +49,7 @@ func (p *plan) drawAdvances(d dice) {
 	}
 }
 
-// drawStream draws the jobs of one stream, and returns when they come.
+// drawStream draws the jobs of one stream, and returns when it begins.
 func (p *plan) drawStream(d dice) time.Duration {
 	at := d.between(0, d.between(0, p.span))
 	first := job{tenant: one(d, p.tenants...), arrives: at, how: one(d, plain, spare), retries: 25}
@@ -81,8 +81,8 @@ func (p *plan) sortJobs() {
 	slices.SortStableFunc(p.jobs, func(a, b *job) int { return cmp.Compare(a.arrives, b.arrives) })
 }
 
-// drawRoom draws windows that are long enough for advances in the place of a scope's windows, with room for at least
-// a part of what comes.
+// drawRoom replaces a scope's windows by windows that are long enough for advances. They have room for at least the
+// part "least" of the units of the busiest key.
 func (p *plan) drawRoom(d dice, scope *throttle.Scope, least float64) {
 	var busiest int64
 	for _, key := range p.keys(scope.Name) {
@@ -102,8 +102,8 @@ func (p *plan) drawRoom(d dice, scope *throttle.Scope, least float64) {
 	}
 }
 
-// drawStreamFaults draws the settings of run time anew, since they had other windows, and draws faults while the jobs
-// of streams start.
+// drawStreamFaults draws the settings of run time anew, since drawRoom has changed the windows. It adds faults while
+// the jobs of streams start.
 func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
 	for i := range p.faults {
 		if f := &p.faults[i]; f.does == pause || f.does == limits || f.does == mode {
@@ -132,8 +132,8 @@ func (p *plan) drawStreamFaults(d dice, streams []time.Duration) {
 	}
 }
 
-// drawCoarseControl draws settings of run time that replace others, with limits of so many units that their windows are
-// not exact.
+// drawCoarseControl replaces a setting of run time by another. The windows of its limits have sub-windows, as advances
+// need them.
 func (p *plan) drawCoarseControl(d dice, f *fault) {
 	f.key, f.limits = "", nil
 	p.drawControl(d, f)
@@ -144,7 +144,7 @@ func (p *plan) drawCoarseControl(d dice, f *fault) {
 	}
 }
 
-// charged takes up the advance of an answer to a process, "+units ends", which is charged where the job is.
+// charged takes up the advance in an answer to a process, "+units ends". It is charged under the job's scope keys.
 func (a *account) charged(wire *wire, lane string, granted *charge, now int64, units, ends int64) {
 	v := &advance{lane: lane, ends: ends, limits: map[string][]limit{}, charge: &charge{
 		job: "the advance of " + lane, at: now, names: granted.names, answered: time.Now()}}
@@ -158,9 +158,10 @@ func (a *account) charged(wire *wire, lane string, granted *charge, now int64, u
 	a.advanced.charged++
 }
 
-// checkAdvance checks that an advance may be given: to a process that has them, while no job waits or is booked, under
-// scope keys whose limits are those of the configuration or of the scope, enforced, not paused and wholly served. It is
-// at most a tenth of what each limit has left, and ends with the sub-windows, periods and hours in which it is charged.
+// checkAdvance checks that an advance may be given: to a process with Options.Advance, while no job waits or is booked.
+// Its scope keys must be enforced, not paused and wholly served, without a running limit or limits set for the key
+// alone. It is at most a tenth of what each limit has left, and ends with the first of the sub-windows, periods and
+// hours in which it is charged.
 func (a *account) checkAdvance(v *advance, wire *wire, now int64) {
 	refuse := func(format string, args ...any) {
 		a.world.errorf("an advance of %d units: "+format, append([]any{v.costs[0]}, args...)...)
@@ -199,8 +200,8 @@ func (a *account) checkAdvance(v *advance, wire *wire, now int64) {
 	}
 }
 
-// lastsUntil reports whether two instants lie in the same sub-window or period of a limit, or in the same hours. The
-// ledger of a window that was there before limits were set may have another precision.
+// lastsUntil reports whether two instants lie in the same sub-window or period of a limit, or the second in hours. It
+// does not compare sub-windows once limits were set: the ledger of an earlier window may have another precision.
 func (a *account) lastsUntil(name string, l limit, now, last int64) bool {
 	switch {
 	case l.kind == quota:
@@ -213,7 +214,7 @@ func (a *account) lastsUntil(name string, l limit, now, last int64) bool {
 	return true
 }
 
-// used returns how many units the window that ends now holds, or the current period.
+// used returns how many units the current period or the window that ends now holds.
 func (a *account) used(name string, l limit, now int64) (units int64) {
 	for _, e := range a.byKey[name] {
 		if e.n > a.since[name][l.span] && !a.hasLeft(l, e.at, now) {
@@ -223,10 +224,10 @@ func (a *account) used(name string, l limit, now int64) (units int64) {
 	return units
 }
 
-// started takes up a start out of an advance of a process. It moves the units of the job from the instant of their
-// charge to the job's start, in the time of the process, which may not know of a step of Redis' clock yet. The start
-// must be in the same sub-windows and within Options.Advance. It must leave each window that contains it under the
-// limit that was in force when the units were charged, unless more was allowed or charged meanwhile.
+// started takes up a start out of the advances of a process. It moves the job's units from the instant of the charge to
+// the job's start. The start has the time of the process, which may not know yet of a step of Redis' clock. It must be
+// in the sub-windows of the charge and within Options.Advance. No window that contains it may be over the limit that
+// was in force at the charge, unless limits or modes changed or charges grew meanwhile.
 func (a *account) started(r *running, granted throttle.Reservation) *charge {
 	c := &charge{job: granted.Job.ID, at: granted.Start.UnixMicro(), answered: time.Now(), advanced: true}
 	left := granted.Job.Weight

@@ -24,7 +24,7 @@ type progress struct {
 	archived bool
 }
 
-// advance takes up one call of the handler that has ended.
+// advance takes up the end of one call of the handler.
 func (p *progress) advance() {
 	does := succeeds
 	if p.calls < len(p.job.outcomes) {
@@ -43,8 +43,8 @@ func (p *progress) advance() {
 	}
 }
 
-// bound returns the time by which all jobs must have ended: the sum of everything that can hold up the last job, as if
-// none of it happened at the same time. See the package's documentation.
+// bound returns the time by which all jobs must have ended: the sum of everything that can delay the last job, as if no
+// two of these happened at the same time. See the package's documentation.
 func (p *plan) bound() time.Duration {
 	total := p.span
 	add := func(d time.Duration) { total += d }
@@ -73,7 +73,7 @@ func (p *plan) bound() time.Duration {
 			}
 		}
 		if j.how == plain && j.retries <= 1 {
-			add(2 * grace) // it occupies a worker, and holds up the tasks that would run there
+			add(2 * grace) // the job keeps a worker busy that other tasks wait for
 		}
 	}
 	for _, f := range p.faults {
@@ -215,7 +215,7 @@ func (w *world) end() {
 	w.report()
 }
 
-// settleDown waits until every booking has stopped counting: nothing is promised then.
+// settleDown waits until no booking counts any more, and checks that nothing is booked then.
 func (w *world) settleDown() {
 	var longest time.Duration
 	for _, scope := range w.plan.scopes {
@@ -239,7 +239,7 @@ func (w *world) settleDown() {
 	w.audit()
 }
 
-// report logs how much happened in a run, which helps to tune the drawing.
+// report logs how much happened in a world, to tune what is drawn.
 func (w *world) report() {
 	var putBack, pulled, woken int64
 	lost, calls, interrupted := w.operator.wire.lost, 0, 0
@@ -304,9 +304,9 @@ func (w *world) checkJobs() {
 	}
 }
 
-// checkCharges checks that no job is charged without running. An exception is accepted if
-// processes were struck, or if the reply to a grant was lost for good and another process, which
-// does not know of the grant, may have asked again.
+// checkCharges checks that no job is charged without running. It checks nothing if a process was
+// struck, or if the reply to a grant may be lost for good and another process, which does not know
+// of the grant, may have asked again.
 func (w *world) checkCharges() {
 	lost := 0
 	for _, f := range w.plan.faults {
@@ -339,7 +339,7 @@ func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
 		(hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
 }
 
-// follow goes through a job's calls.
+// follow goes through a job's calls. It returns how far the job has come, and whether a fault hit one of its calls.
 func (w *world) follow(j *job) (state progress, hit bool) {
 	state.job = j
 	var before *call
@@ -369,9 +369,9 @@ func (w *world) follow(j *job) (state progress, hit bool) {
 }
 
 // checkShares checks the inequality of start-time fair queueing: while two tenants stand in line,
-// the units per share that are pulled of each differ by no more than one job of each. A tenant
-// with a heavy job that was booked out of turn or passed may have one job more: its tag is that
-// much before the others (TestFairnessBound in internal/line has the proof).
+// their pulled units per share differ by no more than the heaviest job of each. A tenant with a
+// heavy job that has a claim or was passed counts with two jobs, since its tag is off by the second
+// one (TestFairnessBound in internal/line has the proof).
 func (w *world) checkShares() {
 	share := func(tenant string) float64 { return float64(max(1, w.plan.options.Shares[tenant])) }
 	jobs := func(tenant string) float64 {
@@ -422,7 +422,7 @@ func (w *world) checkKeys() {
 	}
 }
 
-// checkNoKeys checks that no key is left when its time has passed.
+// checkNoKeys checks that no key is left after the longest time that a key may live.
 func (w *world) checkNoKeys() {
 	ctx, client := context.Background(), w.operator.wire.client
 	if w.backend.pass(32*24*time.Hour + w.plan.lookahead() + 6*w.plan.longest() + 3*w.plan.climbs()) {
