@@ -30,7 +30,7 @@ func TestFairnessBound(t *testing.T) {
 	tightest := 0.0
 	for seed := range uint64(longtest.Of(10, 400)) {
 		h := drawHistory(t, seed)
-		h.actual = nil // what is given back moves a tag, but not before the virtual time
+		h.actual = nil // the bound does not cover units that are given back
 		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64),
 			pairs: make(map[[2]string]*pair), passed: make(map[string]bool)}
 		t.Run(id("seed %d", seed), func(t *testing.T) {
