@@ -150,7 +150,7 @@ function read.lists()
   end
 end
 
--- How many jobs of a lane are before a job, among its first count, and when that job arrived; -1 if it is not among
+-- How many jobs of a lane are before a job, and when that job arrived; -1 if it is not among the first jobs, count of
 -- them.
 local function find_in_lane(id, list)
   local elements = call('LRANGE', list, 0, count - 1)

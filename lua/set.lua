@@ -81,7 +81,7 @@ local function with(control, scope, is_mode)
 end
 
 -- Decide.
-if what == 'limits' then limits_of(value, 'limits') end -- their edges are known from now on
+if what == 'limits' then limits_of(value, 'limits') end -- if Redis lacks their edges, the call ends here
 local before, after
 if of_key then
   local key = key_of(name)

@@ -26,10 +26,10 @@ func (p *puller) claimsUnder(k *key, queue string, at int64) bool {
 	return k.mode == Enforce && (k.name == queue || at-p.now <= 2*k.longest())
 }
 
-// claimed returns the slot of the first claim that keeps a lane from claiming a start, of several limits the latest such
-// slot; 0 if no claim does. The bookings beyond the lookahead are claims; beside other claims a job may take the units
-// that they leave of half of a limit. Under a running limit a claim keeps places empty, since nobody knows when places
-// come back: the next claim waits until the slot of the last.
+// claimed returns the slot of the first claim that keeps a lane from claiming a start, the latest such slot of several
+// limits; 0 if no claim does. The bookings beyond the lookahead are claims; beside other claims a job may take the
+// units that they leave of half of a limit. Under a running limit a claim keeps places empty, since nobody knows when
+// places come back: the next claim waits until the slot of the last.
 func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 	for i, name := range lane.keys {
 		k := p.key(name)

@@ -12,14 +12,14 @@ local function longest(key)
   return length
 end
 
--- Whether a booking of a lane for an instant is a claim of a scope key. It is a claim of the scope key under which the
--- lane stands, and of each other one for which the booking is so near that it keeps other jobs waiting.
+-- Whether a booking of a lane for an instant is a claim of a scope key: of the one under which the lane stands, and of
+-- each other one if the instant is at most two of its windows ahead, where it keeps other jobs waiting.
 local function claims_under(key, queue, at)
   return key.mode == ENFORCE and (key.name == queue or at - now <= 2 * longest(key))
 end
 
--- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if no claim keeps it. The
--- bookings beyond the lookahead are claims; a job may claim what they leave of half of a limit's units.
+-- The slot of the first claim that keeps a lane from claiming a start, the latest such slot of several limits; nil if
+-- none does. The bookings beyond the lookahead are claims; a job may claim what they leave of half of a limit's units.
 -- Under a running limit a claim keeps places empty, since it is not known when places come back: the next claim waits
 -- until the slot of the last.
 local function claimed(lane, queue, at, costs)

@@ -1,5 +1,5 @@
--- Entries: sub-windows and their units as text, in order, 32 digits each: 16 of the sub-window, 16 of the units. Digits
--- of one length compare as texts do, so a search reads few of them.
+-- Entries: sub-windows and their units as text, in order, 32 digits each: 16 of the sub-window, 16 of the units. With
+-- equally many digits, numbers compare as texts do, so a search need not parse the entries.
 local ENTRY = '%016d%016d'
 
 -- How many bytes of entries stand before a sub-window, and its units if it has an entry.
@@ -25,7 +25,7 @@ local budget = { left = tonumber(steps) }
 
 -- Changes the units of a sub-window, never below 0. Returns the new text, and by how many units it changed.
 local function add(text, at, units)
-  budget.left = budget.left - #text / 128 -- a new text takes longer than what is looked for in it
+  budget.left = budget.left - #text / 128 -- building the new text takes longer than the search
   if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then
     return text .. format(ENTRY, at, units), units
   end

@@ -7,7 +7,7 @@ end
 
 -- Notes the places that a granted job occupies, until the job gives them back or its lease ends, as
 -- "class|paid|name=span:sub-window:units,..."; paid: until when its flow has paid, us. Each place is { name of the
--- scope key, limit or ledger, sub-window, units }, and counts from an instant on. Returns the shortest lease, 0 without
+-- scope key, limit or ledger, sub-window, units }; from: when its lease begins. Returns the shortest lease, 0 without
 -- places.
 local function note_places(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}

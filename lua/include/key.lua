@@ -28,7 +28,7 @@ local function add_ledgers(key, limits)
   end
 end
 
--- Drops empty ledgers, and adds one for each limit that has none, also for limits that follow limits that end.
+-- Drops empty ledgers, and adds one for each limit that has none, also for limits that come into force when others end.
 local function refit(key)
   drop_empty(key)
   if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
@@ -70,8 +70,8 @@ local function read_own(key)
   key.own_ends, key.ends = ends, min(key.ends, ends)
 end
 
--- Reads a scope key. The time of its ledgers never goes back, not even behind the last call in which something left
--- them: after a small step back of the clock it stands still, after a larger one it goes on from where it stood.
+-- Reads a scope key. The time of its ledgers never goes back behind the last call that changed them, even if entries
+-- only left: after a small step back of the clock it stands still, after a larger one it goes on from where it stood.
 local function read_key(name, text)
   local scope = scope_of(name)
   local key = {

@@ -1,7 +1,7 @@
 -- The ledgers of a scope key, in the order of kinds.lua. In the text of the scope key each is
---   span precision since spent booked tail ahead passed logged \n, then two texts of entries: tail bytes of the
---     newest spent
---   units, and ahead bytes of booked units. since: from when the ledger counts, us, by its own time
+--   span precision since spent booked tail ahead passed logged \n
+-- and then two texts of entries: the newest spent units, tail bytes long, and the booked units, ahead bytes long.
+-- since: from when the ledger counts, us, by its own time.
 -- Spent units that are older than the tail lie in the log "ledger:<name>:<span>", logged bytes of entries, of which the
 -- first passed bytes have left the window.
 -- uses: kinds, entries
@@ -144,9 +144,9 @@ local function cut(key, ledger)
   end
 end
 
--- Makes a fine ledger coarser that counts many units, since a limit was raised or is not enforced. Its entries go into
--- sub-windows of a thousandth of the window at least, each into one that contains its own: it counts as long as before,
--- or longer.
+-- Makes a fine ledger coarser if it counts many units, which a raised limit or one that is not enforced lets start. Its
+-- sub-windows are then a thousandth of the window at least. An entry goes into the one that contains its own, and
+-- counts as long as before, or longer.
 local function coarsen(key, ledger)
   local least = math.ceil(ledger.length / FINEST)
   if ledger.spent <= 2 * FINEST or ledger.precision >= least or not ledger.kind.logged then return end

@@ -36,7 +36,7 @@ local function look_anew(lane, arrival)
   end
 end
 
--- Marks a job as gone from its lane: the next pull that reaches its entry passes over it.
+-- Makes the queue of a lane due if a job that leaves is its first. A pull drops entries of jobs that have left.
 local function leave_lane(id, lane)
   local arrival, _, first_id = parse_element(call('LINDEX', lane.list, 0) or '')
   if first_id == id then look_anew(lane, arrival) end
@@ -90,8 +90,8 @@ local function lacks_edges(lane, at)
   return nil
 end
 
--- Takes the booking of a job back, and its claim. Edges that it needs and Redis has lost are an error, before anything
--- is written: under others the booking would be looked for in another period.
+-- Takes the booking of a job back, and its claim. If Redis has lost edges that it needs, that is an error before
+-- anything is written: by other edges the booking would be looked for in another period.
 local function unbook(id, record)
   local slot, costs, _, text = parse_booking(record)
   if slot and slot ~= '0' then

@@ -36,7 +36,7 @@ local function go_on(name, lane, following, more)
   end
 end
 
--- Moves a walk on behind a lane. The lane's flow saves up no turns: its tag is at most one job before the virtual time.
+-- Moves a walk past a lane. The lane's flow saves up no turns: its tag is at most this job before the virtual time.
 local function pass(name, walk, lane, tag, cost)
   local least = virtual_time(name) - cost / share_of(lane.flow)
   if tag < least then
@@ -64,7 +64,7 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
 end
 
 -- Walks along the lanes under a scope key in the order of their turns and books the first jobs that have room, until
--- the scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves there. A
+-- the scope key has none. A lane that lacks room or has to wait for its turn under another scope key moves there. A
 -- job that weighs at least as much as one without room has no room either. Returns when to look again, nil if no flow
 -- stands here.
 local function look(name)

@@ -1,6 +1,6 @@
--- Booked jobs that come on time, decided and written at once: no scope key of theirs is paused, in another mode, behind
--- a step of the clock or under other limits than windows, and all limits have room for all of them. It needs none of
--- the includes below, whose definition and use is most of what such a call costs. In any other case it writes nothing.
+-- Booked jobs that come on time, decided and written at once: all of their scope keys are enforced and none is paused,
+-- behind a step of the clock or under other limits than windows, and all limits have room for all jobs. That needs none
+-- of the includes below, which are most of what such a call costs. In any other case nothing is written.
 -- uses: kinds, records, ledger, key
 
 -- The units of a ledger that still count at an instant.
@@ -11,7 +11,7 @@ local function counts_at(key, ledger, at)
   return ledger.spent - gone
 end
 
--- Whether a scope key has room for so many units at any instants from the first to the last.
+-- Whether a scope key has room for so many units, whenever they start from the first instant to the last.
 local function has_room(key, units, first, last)
   if key.mode ~= ENFORCE or key.paused > now or key.less > 0 or key.limits.hours then return false end
   if key.offset ~= 0 or key.shift ~= 0 or last > now and last >= key.ends then return false end
@@ -40,8 +40,8 @@ local function start_of_booking(record, job)
   return start, tonumber(costs), slot, format('1 %d 0 %d', start, max(0, start - arrival))
 end
 
--- Starts jobs, { id, lane, terms }, by their records. places: of the names of each lane's scope keys in a list. Returns
--- the answers; nil in any other case.
+-- Starts jobs, { id, lane, terms }, by their records. places: by lane, where its scope keys stand in names. Returns the
+-- answers; nil in any other case.
 local function start_booked(asked, records, names, places)
   local units, first, last, starts, costs, slots, ids, marks, answers = {}, NEVER, now, {}, {}, {}, {}, {}, {}
   for i, job in ipairs(asked) do

@@ -1,7 +1,7 @@
 -- The earliest start of a job that all limits allow.
 -- uses: edges, kinds, ramp, entries, ledger, key
 
--- The i-th spent entry, oldest first: its sub-window and units. Reads a chunk of the log, then of the tail, at a time.
+-- The i-th spent entry, oldest first: its sub-window and units. Reads the log and then the tail, a chunk at a time.
 local CHUNK = 512
 local function spent_at(key, ledger, i)
   local old = ledger.old

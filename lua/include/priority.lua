@@ -12,8 +12,8 @@ end
 
 local function priority_of(mark) return mark and tonumber(sub(mark, 2)) or 0 end
 
--- The numbers of a flow's classes, their virtual time and then the tag of each, and a function that returns the tag of
--- a class.
+-- A list of the virtual time of a flow's classes and then the tag of each, and a function that returns the tag of a
+-- class.
 function classes.tags(text)
   local tags = {}
   for tag in gmatch(text or '', '%S+') do tags[#tags + 1] = tonumber(tag) end
@@ -71,7 +71,7 @@ function classes.expire(queue, lane)
   if lane.mark then expire(lanes_of(queue, lane.flow)) end
 end
 
--- Moves the tag of a lane's class by charged work. If that is for a start, the virtual time moves to the class.
+-- Moves the tag of a lane's class by charged work. If that is for a start, the classes' virtual time moves to the tag.
 function classes.charge(tags, lane, text, work, is_served)
   local all, tag_of = classes.tags(text)
   local tag, at = tag_of(lane.mark), priority_of(lane.mark) + 2

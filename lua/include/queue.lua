@@ -22,7 +22,7 @@ local function start_tag(queue, flow)
   return max(virtual_time(queue), tonumber(call('ZSCORE', finish_of(queue), flow) or 0)), false
 end
 
--- Takes the walk along a queue that goes on with this look; nil if there is none.
+-- Takes the walk along a queue from Redis, for this look to go on with; nil if there is none.
 local function walk_of(queue)
   local rank, lane, when, flow = match(call('HGET', claims, WALK .. queue) or '', '^(%d+) (%d+) (%d+) (.*)$')
   if not rank then return nil end
@@ -35,7 +35,7 @@ local function save_walk(queue, walk)
   expire(claims)
 end
 
--- Lets a walk look again at the lanes that it has passed at an instant, unless it looks earlier.
+-- Lets a walk look again, by an instant at the latest, at the lanes that it has passed.
 local function walk_again(queue, at)
   local from, when, rest = match(call('HGET', claims, WALK .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
   if from and tonumber(when) > at then write('HSET', claims, WALK .. queue, from .. format('%d', at) .. rest) end
@@ -47,7 +47,7 @@ local function due(name, at)
   walk_again(name, at)
 end
 
--- Makes a scope key due now if lanes stand under it, and the claim that a job has there.
+-- Makes a scope key due now if lanes stand under it, and also its claim.
 local function hurry(name)
   local at, _, id = format('%d', now), claim_of(name)
   write('ZADD', timers, 'XX', 'LT', at, name, at, CLAIM .. (id or ''))
@@ -86,7 +86,7 @@ local function sweep()
   return hurry_from(cursor or '0', text or EVERY_TIMER)
 end
 
--- Begins a sweep. If another one has not ended, it goes through all timers.
+-- Begins a sweep. If a sweep for another text has not ended, the new one goes through all timers.
 local function hurry_all(text)
   local _, last = claim_of(SWEEP)
   hurry_from('0', last and last ~= text and EVERY_TIMER or text)
@@ -132,7 +132,7 @@ local function leave(queue, lane)
 end
 
 -- A scope key of a lane, but for one, under which flows stand whose turn is before this flow's; nil if there is none. A
--- new job may go before flows that no look has room for until later.
+-- new job may go before the flows under a scope key that is not due yet.
 local function contended(lane, but)
   for i = 1, #lane do
     local name = lane[i].name

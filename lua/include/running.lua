@@ -76,8 +76,8 @@ local function count_moves()
   end
 end
 
--- Charges the flow for the time for which its job has occupied places and has not paid, or gives back the unused part
--- of the second that a start charges. A scope key with two leases is charged once.
+-- Charges the flow for the time in places that its job has not paid yet, or gives back the unused part of the second
+-- that a start charges. A scope key with two leases is charged once.
 local function pay(places)
   local lane, work, paid = {}, {}, {}
   lane.flow, lane.mark = classes.parts(places.class)

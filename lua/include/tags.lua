@@ -7,8 +7,8 @@ local MOST_SHARES = 10000 -- about a megabyte; a flow beyond them has a share of
 
 local function tag_text(tag) return format('%.17g', tag) end
 
--- Where work moves a tag. A refund moves it back to four times the refund before the virtual time at most, since a job
--- that found room at once had moved no tag.
+-- Where work moves a tag. A refund moves it back, but not further than four times the refund before the virtual time: a
+-- job that found room at once had moved no tag.
 local function moved_by(tag, work, virtual)
   local moved = tag + work
   return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
