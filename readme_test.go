@@ -21,12 +21,12 @@ func forUsers(t *testing.T) []string {
 	return append([]string{"README.md"}, guide...)
 }
 
-// exampleOf is the line before a block of code: the file of the Example that it is of.
+// exampleOf matches the line before a block of code, which names the file of its Example.
 var exampleOf = regexp.MustCompile(`^<!-- ((?:\w+/)+example\w*_test\.go) -->$`)
 
 // TestPagesShowExamples: code in Go in the README and the guide is that of Examples,
-// which the compiler and their Output keep true. "// …" stands for what is left out. Of a
-// diff this holds for what the change makes of the code.
+// which the compiler and their Output keep true. "// …" stands for what is left out. A
+// diff must show the code as it is after the change.
 func TestPagesShowExamples(t *testing.T) {
 	t.Parallel()
 	for _, page := range forUsers(t) {
@@ -53,7 +53,7 @@ func TestPagesShowExamples(t *testing.T) {
 	}
 }
 
-// changed is what a diff makes of the code: the lines that it takes away are left out.
+// changed returns the code after a diff, without the lines that the diff removes.
 func changed(diff []string) []string {
 	var code []string
 	for _, line := range diff {
@@ -71,8 +71,8 @@ var patient = strings.NewReplacer(
 	", Timeout: 5 * time.Second}", "}",
 )
 
-// isOf fails the test unless an Example in file whose Output is checked has the lines, in
-// order.
+// isOf fails the test unless file has an Example with a checked Output, and the lines stand
+// there in this order.
 func isOf(t *testing.T, page string, lines []string, file string) {
 	t.Helper()
 	example := patient.Replace(read(t, file))

@@ -84,7 +84,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A campaign is planned and redeemed in full calls, and its jobs take memory.
+// A campaign is planned in full calls, pulled and redeemed, and its jobs take memory.
 func TestCampaign(t *testing.T) {
 	redistest.Shared(t)
 	is, err := campaign{jobs: 640, tenants: 10}.run(t.Context())
@@ -104,7 +104,7 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// The jobs of a crowd start in every situation in which jobs come, and with room each asks once.
+// In each situation of a crowd, jobs ask and start if new jobs come, and only then.
 func TestCrowd(t *testing.T) {
 	redistest.Shared(t)
 	for _, of := range situations {

@@ -10,7 +10,7 @@ import (
 type httpDialect struct {
 	name string
 	// marks are headers that only this upstream sends: a response is in the dialect only if
-	// it has one of them. Without marks, any response may be.
+	// it has one of them. Without marks, any response may be in it.
 	marks  []string
 	limits []httpLimitHeaders
 }
@@ -24,8 +24,9 @@ type httpLimitHeaders struct {
 }
 
 // httpDialects are the dialects, in the order in which HTTPLimits returns their limits.
-// The dialects of one row share headers, and only the first that matches is read. All read
-// a value alike: a wrong guess costs a name, a window or a rare limit.
+// The dialects of one row share headers, and only the first that matches is read. All of them
+// read values in the same way, so a wrong guess costs no more than a name, a window or a
+// rare limit.
 var httpDialects = [][]httpDialect{
 	{azureDialect, groqDialect, openAIDialect},
 	{anthropicDialect},
@@ -80,7 +81,7 @@ func openAILimit(counts string, window time.Duration) httpLimitHeaders {
 
 // anthropicDialect: https://docs.anthropic.com/en/api/rate-limits, where a reset is
 // "the time when the … rate limit will be fully replenished, provided in RFC 3339
-// format". Those of the priority tier are in
+// format". The headers of the priority tier are in
 // https://platform.claude.com/docs/en/api/service-tiers.
 var anthropicDialect = httpDialect{
 	name: "anthropic",
@@ -118,7 +119,7 @@ var githubDialect = httpDialect{
 	}},
 }
 
-// limitsOf reads the first dialect that the headers are in.
+// limitsOf reads the headers in the first dialect that they are in.
 func limitsOf(dialects []httpDialect, header http.Header, at time.Time) []HTTPLimit {
 	for _, dialect := range dialects {
 		if dialect.isSpoken(header) {

@@ -14,8 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// One mail at a time is planned as it is enqueued, and whoever sends it can be told
-// when it will be out. The workers need the same throttle and function, see ExampleNew.
+// Each mail is planned when it is enqueued, so its sender can be told when it will be out.
+// The workers need the same throttle and function, see ExampleNew.
 func ExampleClient_Enqueue() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {

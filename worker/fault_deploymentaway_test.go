@@ -15,9 +15,9 @@ import (
 
 const deploymentKey = owner.DeploymentKey
 
-// TestDeploymentKeepsItsThrottleWithoutAsynqsRedis: a deployment whose own Redis is away for
-// longer than ownership lasts keeps the throttle, whose Redis it still reaches, and another
-// deployment is refused all the time.
+// TestDeploymentKeepsItsThrottleWithoutAsynqsRedis: a deployment's own Redis is away for longer
+// than ownership lasts, but the deployment still reaches the throttle's Redis. It keeps the
+// throttle, and another deployment is refused all the time.
 func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
@@ -64,8 +64,8 @@ func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	}
 }
 
-// TestLostThrottleIsNoticedWithoutAsynqsRedis: a deployment that has lost its throttle to
-// another while its own Redis is away is refused at once, and starts nothing.
+// TestLostThrottleIsNoticedWithoutAsynqsRedis: a deployment loses its throttle to another one
+// while its own Redis is away. It is refused at once, and again when its Redis is back.
 func TestLostThrottleIsNoticedWithoutAsynqsRedis(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, 10*time.Second), func(t *testing.T, w *world) {
@@ -88,8 +88,8 @@ func TestLostThrottleIsNoticedWithoutAsynqsRedis(t *testing.T) {
 	})
 }
 
-// TestClientAsksOnceAtATime: while asynq's Redis does not answer, a Client that enqueues for
-// an hour leaves one question for the owner behind, and not one for each two seconds.
+// TestClientAsksOnceAtATime: while asynq's Redis does not answer, a Client enqueues for an hour.
+// It has one open question for the owner all the time, not a new one every two seconds.
 func TestClientAsksOnceAtATime(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()

@@ -26,7 +26,7 @@ type Keyed interface{ Key(scope string) string }
 type Use struct {
 	Scope  string
 	Limit  throttle.Limit
-	Window time.Duration // the window that was added up; 0 if it could not be, and of a quota or hours
+	Window time.Duration // the length that was checked; 0 for a quota, hours, and a window shorter than the delay
 	Key    string        // the scope key that used the most
 	Worst  int64         // units in its fullest window or period, or outside of its hours
 	Period time.Time     // when the fullest period of a quota began

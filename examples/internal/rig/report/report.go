@@ -24,7 +24,7 @@ type LimitUse struct {
 
 // WindowUse is the fullest window or period of one limit, or what came outside of hours.
 type WindowUse struct {
-	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be, and of a quota or hours
+	WindowS float64 `json:"window_s"` // its checked length; 0 for a quota, hours, and a window shorter than the delay
 	// Period is, for a quota, the date on which its fullest period began, or None; for hours it is Closed.
 	Period string `json:"period,omitempty"`
 	Key    string `json:"key"`
@@ -39,8 +39,8 @@ const Closed = "closed"
 const None = "none"
 
 // Uses returns a row for each limit, and how many windows and periods were over their limit in all, plus the number of
-// events outside of hours. The limits are the same in the record and the grants, but the record may count in smaller
-// units: per of them make one unit of the limits.
+// events outside of hours. The record and the grants are under the same limits, but the record may count in smaller
+// units: "per" of them make one unit of a limit.
 func Uses(unit string, per int64, record, granted []check.Use) (rows []LimitUse, over int) {
 	for i := range record {
 		rows = append(rows, LimitUse{
