@@ -270,8 +270,8 @@ func (k *key) fewest() int64 {
 //   - if other limits are in force then;
 //   - while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
 //     soon;
-//   - if the start is a window or more ahead. When the clock steps back before the start, the entry lies behind the
-//     start, and other jobs could start a window before the entry.
+//   - if the start is a window or more ahead. If the clock steps back meanwhile, the start comes before its entry, by
+//     the ledger's time, and other jobs that start a window before the entry are too near to it.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)

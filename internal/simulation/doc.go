@@ -63,10 +63,10 @@
 //
 // # What must hold
 //
-// No window over its limit. At each grant, in the order of Redis, every limit counts that is in force
-// on one of the job's scope keys: no interval that is as long as the limit's window and contains the start
-// holds more units than the limit, out of the units that are charged at that moment.
-// This is exact even after charges were settled for more (the larger charges count from then
+// No window over its limit. At each grant, in the order of Redis, every limit counts that is in
+// force on one of the job's scope keys: no interval that is as long as the limit's window and
+// contains the start holds more units than the limit, out of the units that are charged at that
+// moment. This is exact even after charges were settled for more (the larger charges count from then
 // on), after limits or modes were set (those in force at the decision apply; starts in shadow
 // count, starts in mode Off do not) and after steps of the clock (instants are read in the
 // time of the scope key's ledgers, which stands still after a step back). A window that is set
@@ -118,9 +118,9 @@
 // window that existed before keeps its precision and its entries, and under scope keys for
 // which a report said what others had used.
 //
-// Every charged job runs. This is not checked in worlds that strike a process (see the next paragraph), nor in worlds
-// of several processes that lose four or more replies of reserve: if these belong to one grant, another process may
-// ask for the job again without knowing of the grant.
+// Every charged job runs. This is not checked in worlds that strike a process or lose a reply by which asynq takes a
+// task (see the next paragraph), nor in worlds of several processes that lose four or more replies of reserve: if these
+// belong to one grant, another process may ask for the job again without knowing of the grant.
 //
 // Every job exactly once. A job's handler is called once for each outcome drawn for the job, until
 // an outcome ends it; then asynq no longer has its task, or has it archived if the outcome says so.

@@ -295,8 +295,8 @@ end
 --  * if other limits are in force then;
 --  * while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
 --    soon;
---  * if the start is a window or more ahead. When the clock steps back before the start, the entry lies behind the
---    start, and other jobs could start a window before the entry.
+--  * if the start is a window or more ahead. If the clock steps back meanwhile, the start comes before its entry, by
+--    the ledger's time, and other jobs that start a window before the entry are too near to it.
 local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]
