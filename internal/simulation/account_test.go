@@ -378,7 +378,7 @@ func (a *account) timeOf(name string) ledgerTime {
 }
 
 // timeIn returns the time of a scope key's ledgers at a call of usage. Ledgers in which nothing counts any more follow
-// the clock again, though Redis' text of the scope key may still have the old offset. Only the script can tell, so the
+// the clock again, though Redis' text of the scope key may still have their old time. Only the script can tell, so the
 // account makes the same call for this scope key.
 func (a *account) timeIn(argv []string, name string, now int64) int64 {
 	t := a.timeOf(name).of(now, now)
