@@ -271,7 +271,7 @@ func (k *key) fewest() int64 {
 //   - while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
 //     soon;
 //   - if the start is a window or more ahead. If the clock steps back meanwhile, the start comes before its entry, by
-//     the ledger's time, and other jobs that start a window before the entry are too near to it.
+//     the ledger's time, and a job that starts a window before the entry is nearer than a window to the start.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)
