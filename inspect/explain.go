@@ -45,6 +45,9 @@ type Explanation struct {
 	Guessed  bool
 	// Usage is the state of the scope keys that concern the job.
 	Usage []Usage
+	// Lanes are all lanes in which jobs wait, as Inspector.Lanes returns them; nil if the job does not wait, or if
+	// more lanes or jobs wait than Forecast reads.
+	Lanes []Lane
 }
 
 // Explain returns all that is known of a job. Pass the ID, Weight, Costs, Keys and Priority that
@@ -60,7 +63,14 @@ func (t *Inspector) Explain(ctx context.Context, job throttle.Job) (Explanation,
 	if err != nil || e.Waiting == 0 {
 		return e, err
 	}
-	if err := t.inLine(ctx, o, &e); err != nil {
+	r, err := t.readLanes(ctx)
+	switch {
+	case errors.Is(err, lanes.ErrTooMany):
+		return e, nil
+	case err == nil:
+		err = r.inLine(ctx, o, &e)
+	}
+	if err != nil {
 		return Explanation{}, withJob(err, job)
 	}
 	return e, nil
@@ -95,13 +105,10 @@ func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) 
 	return e, nil
 }
 
-// inLine adds the position of a waiting job in a long lane, and its expected start.
-func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error {
-	r, err := t.readLine(ctx, nil)
-	if errors.Is(err, lanes.ErrTooMany) {
-		return nil
-	}
-	if err != nil {
+// inLine adds all lanes, the position of a waiting job in a long lane, and its expected start.
+func (r *reader) inLine(ctx context.Context, o *order, e *Explanation) error {
+	e.Lanes = r.lanes()
+	if err := r.readJobs(ctx, nil); err != nil {
 		return err
 	}
 	for _, lane := range r.Snapshot.Lanes {

@@ -32,57 +32,72 @@ func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, erro
 	if err != nil {
 		return Explanation{}, err
 	}
-	at := found{order: &order{job: throttle.Job{ID: id}}}
 	switch lane, costs := wire.ReadRecord(record); {
 	case costs != nil:
-		at.order = t.orderOf(id, lane, costs)
-	case lane != "":
-		if at, err = t.search(ctx, id, lane); err != nil {
-			return Explanation{}, err
-		}
+		return t.explain(ctx, t.orderOf(id, lane, costs))
+	case lane == "":
+		return t.explain(ctx, &order{job: throttle.Job{ID: id}})
+	default:
+		return t.explainWaiting(ctx, id, lane)
+	}
+}
+
+// explainWaiting returns what is known of a job that waits in a lane. It reads the line once.
+func (t *Inspector) explainWaiting(ctx context.Context, id, lane string) (Explanation, error) {
+	r, err := t.readLanes(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	at, err := r.search(ctx, id, lane)
+	if err != nil {
+		return Explanation{}, err
 	}
 	e, err := t.explain(ctx, at.order)
 	if err != nil || e.Waiting == 0 {
 		return e, err
 	}
 	e.Before, e.Arrived = at.before, at.arrived
-	if at.inLine <= mostPlayed {
-		err = t.inLine(ctx, at.order, &e)
+	if r.waiting() <= mostPlayed {
+		err = r.inLine(ctx, at.order, &e)
 		return e, err
 	}
+	e.Lanes = r.lanes()
 	t.guess(at.order, &e)
 	return e, nil
 }
 
-// found is a waiting job, with how many jobs are before it in its lane and how many wait in all.
+// waiting returns how many jobs are in the lanes.
+func (r *reader) waiting() (jobs int64) {
+	for _, l := range r.Reader.Lanes {
+		jobs += l.Jobs
+	}
+	return jobs
+}
+
+// found is a waiting job, with how many jobs are before it in its lane.
 type found struct {
-	order          *order
-	before, inLine int64
-	arrived        time.Time
+	order   *order
+	before  int64
+	arrived time.Time
 }
 
 // search looks for a job in its lane.
-func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) {
-	all, err := t.Lanes(ctx)
-	if err != nil {
-		return found{}, err
-	}
+func (r *reader) search(ctx context.Context, id, lane string) (found, error) {
 	at := found{order: &order{job: throttle.Job{ID: id}}} // for a job that has left meanwhile
 	jobs := int64(0)
-	for _, l := range all {
-		at.inLine += l.Jobs
-		if l.Name == lane {
+	for _, l := range r.Reader.Lanes {
+		if l.Lane == lane {
 			jobs = l.Jobs
 		}
 	}
 	for from := int64(0); from == 0 || from < jobs; from += mostSearched {
-		list, err := t.list(ctx, t.prefix+"lane:"+lane, from, from+mostSearched-1)
+		list, err := r.list(ctx, r.prefix+"lane:"+lane, from, from+mostSearched-1)
 		if err != nil {
 			return found{}, err
 		}
 		for i, text := range list {
 			if w, is := wire.ReadWaiter(lane, text); is && w.ID == id {
-				at.order, at.before = t.orderOf(id, lane, w.Costs), from+int64(i)
+				at.order, at.before = r.orderOf(id, lane, w.Costs), from+int64(i)
 				at.arrived = wire.Instant(w.Arrival) // 0 is not known
 				return at, nil
 			}

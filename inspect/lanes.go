@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -41,22 +40,23 @@ type Lane struct {
 // meanwhile, it reads them up to three times so as to miss none; a lane that was emptied may be
 // among them. With more than 20,000 lanes it fails. Its other errors are those of Usage.
 func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	r, err := lanes.Read(ctx, t.in.Lanes())
+	r, err := t.readLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]wire.Lane, len(r.Lanes))
-	for _, l := range r.Lanes {
+	return r.lanes(), nil
+}
+
+// lanes returns the lanes that were read, in the order in which their first jobs came.
+func (r *reader) lanes() (all []Lane) {
+	known := make(map[string]wire.Lane, len(r.Reader.Lanes))
+	for _, l := range r.Reader.Lanes {
 		known[l.Lane] = l
 	}
-	var all []Lane
 	add := func(lane, under string, timer, since int64) {
 		scope, key, _ := wire.SplitScopeKey(under)
 		flow, priority, names, _ := wire.LaneParts(lane)
-		keys, _ := wire.LaneKeys(lane, t.fair)
+		keys, _ := wire.LaneKeys(lane, r.fair)
 		all = append(all, Lane{
 			Name: lane, Flow: wire.Decode(flow), Keys: keys, Priority: priority,
 			Jobs: known[lane].Jobs, Since: wire.Instant(since), Costs: costsOf(names, known[lane].Costs),
@@ -71,7 +71,7 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Lane) int { return a.Since.Compare(b.Since) })
-	return all, nil
+	return all
 }
 
 // costsOf returns the units that a job takes of the scope keys of its lane, by scope.

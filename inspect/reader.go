@@ -26,21 +26,31 @@ type reader struct {
 	accounts map[string]account // by the name of the scope key
 }
 
-// readLine reads the waiting lanes, and the state of their scope keys and of the scope keys of some jobs.
-// It reads scope keys last, so that a job that is booked meanwhile counts twice rather than not at all.
+// readLine reads the waiting lanes, their jobs, and the state of their scope keys and of the scope keys of some jobs.
 func (t *Inspector) readLine(ctx context.Context, orders []*order) (*reader, error) {
+	r, err := t.readLanes(ctx)
+	if err == nil {
+		err = r.readJobs(ctx, orders)
+	}
+	return r, err
+}
+
+// readLanes reads the waiting lanes.
+func (t *Inspector) readLanes(ctx context.Context) (*reader, error) {
 	if ctx == nil {
 		return nil, errNoContext
 	}
 	read, err := lanes.Read(ctx, t.in.Lanes())
-	if err == nil {
-		err = read.ReadJobs(ctx)
+	return &reader{Inspector: t, Reader: read, accounts: make(map[string]account)}, err
+}
+
+// readJobs reads the jobs of the lanes, and the state of their scope keys and of the scope keys of some jobs.
+// It reads scope keys last, so that a job that is booked meanwhile counts twice rather than not at all.
+func (r *reader) readJobs(ctx context.Context, orders []*order) error {
+	if err := r.ReadJobs(ctx); err != nil {
+		return err
 	}
-	r := &reader{Inspector: t, Reader: read, accounts: make(map[string]account)}
-	if err == nil {
-		err = r.readAccounts(ctx, orders)
-	}
-	return r, err
+	return r.readAccounts(ctx, orders)
 }
 
 // readAccounts reads the state of the scope keys of the waiting lanes and of some jobs. The time of the last

@@ -161,17 +161,18 @@ func (t *Inspector) headers(ctx context.Context, names []string) ([]string, erro
 	return texts, err
 }
 
-// UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key. It
-// goes through every key that the throttle's server has, some ten thousand in one call, and reads 500
-// scope keys per call. It changes nothing and fails as Usage does; ctx bounds it.
+// UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key; with
+// an empty scope, of all these in all scopes of the throttle. It goes through every key that the throttle's server
+// has, some ten thousand in one call, and reads 500 scope keys per call. It changes nothing and fails as Usage does;
+// ctx bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
-	if err := t.in.CheckScope(ctx, scope); err != nil {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if err := t.in.CheckScope(ctx, scope); scope != "" && err != nil {
 		return nil, err
 	}
-	names, err := []string{wire.ScopeKey(throttle.Global, "")}, error(nil)
-	if scope != throttle.Global {
-		names, err = t.scopeKeyNames(ctx, scope)
-	}
+	names, err := t.usedKeys(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -179,11 +180,36 @@ func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error)
 	for some := range slices.Chunk(names, mostOnPage) {
 		accounts, err := t.usage(ctx, wire.Usage{Names: some})
 		if err != nil {
-			return nil, fmt.Errorf("throttle: how the keys of scope %s stand: %w", scope, err)
+			return nil, fmt.Errorf("throttle: how the keys of %s stand: %w", scopeOrAll(scope), err)
 		}
 		for i := range accounts {
 			all = append(all, accounts[i].Usage)
 		}
 	}
 	return all, nil
+}
+
+func scopeOrAll(scope string) string {
+	if scope == "" {
+		return "all scopes"
+	}
+	return "scope " + scope
+}
+
+// usedKeys returns the names of the scope keys of one scope or of all scopes of the throttle: of Global, and of the
+// keys that Redis has. Redis may also have keys of scopes that were removed from the configuration.
+func (t *Inspector) usedKeys(ctx context.Context, scope string) ([]string, error) {
+	if scope == throttle.Global {
+		return []string{wire.ScopeKey(scope, "")}, nil
+	}
+	names, err := t.scopeKeyNames(ctx, scope)
+	if scope != "" || err != nil {
+		return names, err
+	}
+	names = slices.DeleteFunc(append(names, wire.ScopeKey(throttle.Global, "")), func(name string) bool {
+		of, _, _ := wire.SplitScopeKey(name)
+		return !slices.ContainsFunc(t.scopes, func(s throttle.Scope) bool { return s.Name == of })
+	})
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }

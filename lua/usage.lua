@@ -6,7 +6,7 @@
 --   of each scope key a text, until the steps of the call are used up, in lines:
 --   "closed share mode origin ends flows timer jobs units"
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
---     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
+--     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at them, us
 --     jobs, units: the length of its line, of jobs that are counted
 --   of each limit in force: "units/span/precision used booked free anew in_force"
 --     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or hours open or
@@ -18,6 +18,7 @@
 -- Read.
 local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')
 read_control()
+local of_lines = read_lengths({ ALL, unpack(ARGV, 5) })
 
 -- Decide.
 local function all_entries(key, ledger)
@@ -49,12 +50,11 @@ local function count(key)
   return sum
 end
 
-local function state(name)
-  local key = key_of(name)
+local function state(name, length)
+  local key, flows = key_of(name), call('ZCARD', wait_of(name))
   local paused, ends = key.paused > now and key.paused or 0, key.ends < NEVER and key.ends or 0
-  local length = length_of(name)
   local lines = { format('%d %d %s %s %d %d %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
-    call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0), length.jobs, length.units) }
+    flows, tonumber(flows > 0 and call('ZSCORE', timers, name) or 0), length.jobs, length.units) }
   local hours = key.limits.hours
   if hours then
     local opens = opens_at(hours.edges, now)
@@ -81,6 +81,6 @@ end
 local reply = { format('%d', now) }
 for i = 5, #ARGV do
   if budget.left <= 0 and i > 5 then break end
-  reply[#reply + 1] = state(ARGV[i])
+  reply[#reply + 1] = state(ARGV[i], of_lines[i - 3])
 end
 return reply

@@ -52,3 +52,15 @@ func printable(names []string) []string {
 	}
 	return names
 }
+
+// scopesOf returns the names of the newest process' scopes.
+func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
+	processes, err := th.Processes(ctx)
+	var names []string
+	if len(processes) > 0 {
+		for _, s := range processes[0].Scopes {
+			names = append(names, s.Name)
+		}
+	}
+	return names, err
+}

@@ -230,7 +230,7 @@ const mostTried = 100
 func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) error {
 	keys := []string{of.key}
 	if of.key == "" && of.scope != throttle.Global {
-		uses, err := view.UsageOfAll(ctx, of.th, []string{of.scope}, mostTried)
+		uses, err := view.UsageOfAll(ctx, of.th, of.scope, mostTried)
 		if err != nil {
 			return err
 		}

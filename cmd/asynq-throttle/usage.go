@@ -54,31 +54,15 @@ func (p *program) usage() *cobra.Command {
 func (p *program) readUses(ctx context.Context, th *inspect.Inspector, args []string) (view.Uses, error) {
 	scope, key := nth(args, 0), nth(args, 1)
 	if scope == "" {
-		scopes, err := scopesOf(ctx, th)
-		if err != nil {
-			return view.Uses{}, err
-		}
-		return view.UsageOfAll(ctx, th, scopes, p.limit)
+		return view.UsageOfAll(ctx, th, "", p.limit)
 	}
 	if err := p.scopeKey(ctx, th, scope, key); err != nil {
 		return view.Uses{}, err
 	}
 	if key == "" && scope != throttle.Global {
-		return view.UsageOfAll(ctx, th, []string{scope}, p.limit)
+		return view.UsageOfAll(ctx, th, scope, p.limit)
 	}
 	return view.UsageOf(ctx, th, scope, key)
-}
-
-// scopesOf returns the names of the newest process' scopes.
-func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
-	processes, err := th.Processes(ctx)
-	var names []string
-	if len(processes) > 0 {
-		for _, s := range processes[0].Scopes {
-			names = append(names, s.Name)
-		}
-	}
-	return names, err
 }
 
 func writeUses(g *page, uses view.Uses) {

@@ -128,27 +128,16 @@ func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClien
 		return result, err
 	}
 	result.idle = !slices.ContainsFunc(processes, func(p throttle.Process) bool { return p.Alive })
-	in := crowd{}
-	if result.State == Waiting {
-		if in, err = readCrowd(ctx, th, processes); err != nil {
-			return result, err
-		}
-	}
-	result.answer(e, in)
+	result.answer(e, crowdOf(e.Lanes, fairScope(processes)))
 	return result, nil
 }
 
-// readCrowd reads the jobs in line. It returns an empty crowd if more jobs wait than are read.
-func readCrowd(ctx context.Context, th *inspect.Inspector, processes []throttle.Process) (crowd, error) {
-	lanes, err := th.Lanes(ctx)
-	if errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil {
-		return crowd{}, err
+// fairScope returns the fair scope of the newest process; empty for none.
+func fairScope(processes []throttle.Process) string {
+	if len(processes) == 0 {
+		return ""
 	}
-	fair := ""
-	if len(processes) > 0 {
-		fair = processes[0].FairScope
-	}
-	return crowdOf(lanes, fair), nil
+	return processes[0].FairScope
 }
 
 // taskOf finds a task by its ID, by queue/ID, or by its job's ID; nil if there is none. known is true if asynq has the

@@ -15,9 +15,9 @@ type KeyState struct {
 	Part   int64 // of its limits that is served, in thousandths
 	Mode   Mode
 	Origin byte
-	Ends   int64 // when the next of what is set for it ends; 0: nothing does
-	Flows  int64 // that stand under it
-	Timer  int64
+	Ends   int64  // when the next of what is set for it ends; 0: nothing does
+	Flows  int64  // that stand under it
+	Timer  int64  // when a pull looks at these flows; 0 without flows
 	Length Length // of its line
 	Limits []Usage
 }
@@ -30,12 +30,12 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	if k.ends < Never {
 		state.Ends = k.ends
 	}
-	state.Timer, _ = l.timers.get(name)
 	if k.paused() > now {
 		state.Paused = k.paused()
 	}
-	if q := l.queues[name]; q != nil {
+	if q := l.queues[name]; q != nil && q.tags.len() > 0 {
 		state.Flows = int64(q.tags.len())
+		state.Timer, _ = l.timers.get(name)
 	}
 	for _, limit := range k.limits {
 		u := Usage{Limit: limit, Units: k.unitsAt(&limit, now), Free: now}

@@ -89,7 +89,7 @@ func TestFullestByWhatIsServed(t *testing.T) {
 	if _, err := th.Report(t.Context(), "tenant", "acme", said); err != nil {
 		t.Fatal(err)
 	}
-	all, err := view.UsageOfAll(t.Context(), inspect.New(th), []string{"tenant"}, 20)
+	all, err := view.UsageOfAll(t.Context(), inspect.New(th), "tenant", 20)
 	if err != nil || len(all.Rows) != 2 || all.Rows[0].Key != "acme" || all.Rows[0].Ratio != 0.3 ||
 		all.Rows[1].Served != 0 {
 		t.Errorf("got %+v, %v; want acme first", all.Rows, err)

@@ -64,61 +64,89 @@ func UsageOf(ctx context.Context, th *inspect.Inspector, scope, key string) (Use
 	return Uses{Throttle: th.Name(), Now: u.Now, Rows: rows, InAll: len(rows)}, nil
 }
 
-// UsageOfAll reads all keys of these scopes that Redis has.
-func UsageOfAll(ctx context.Context, th *inspect.Inspector, scopes []string, most int) (Uses, error) {
+// UsageOfAll reads all keys of a scope that Redis has; with an empty scope, all keys of all scopes. It makes rows of
+// the fullest limits only.
+func UsageOfAll(ctx context.Context, th *inspect.Inspector, scope string, most int) (Uses, error) {
+	usages, err := th.UsageAll(ctx, scope)
+	if err != nil {
+		return Uses{}, err
+	}
 	all := Uses{Throttle: th.Name()}
-	for _, scope := range scopes {
-		usages, err := th.UsageAll(ctx, scope)
-		if err != nil {
-			return all, err
-		}
-		for _, u := range usages {
-			all.Now = u.Now
-			all.Rows = append(all.Rows, UsesOf(u)...)
+	var limits []ranked
+	for i := range usages {
+		u := &usages[i]
+		all.Now = u.Now
+		for n := range rowsOf(u) {
+			limits = append(limits, ranked{u, n, full(u, n)})
 		}
 	}
-	slices.SortStableFunc(all.Rows, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(b.full(), a.full()), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
-	})
-	all.InAll = len(all.Rows)
-	all.Rows = all.Rows[:min(most, len(all.Rows))]
+	slices.SortFunc(limits, ranked.compare)
+	all.InAll = len(limits)
+	for _, l := range limits[:min(most, len(limits))] {
+		all.Rows = append(all.Rows, useOf(l.of, l.limit))
+	}
 	return all, nil
 }
 
-// full returns the used or promised part of a limit's served share, for the order.
-func (u Use) full() float64 {
-	if !u.Paused.IsZero() {
+// ranked is a limit of a scope key, with how full it is.
+type ranked struct {
+	of    *inspect.Usage
+	limit int
+	full  float64
+}
+
+// compare puts the fullest limit first.
+func (r ranked) compare(other ranked) int {
+	return cmp.Or(cmp.Compare(other.full, r.full), cmp.Compare(r.of.Scope, other.of.Scope),
+		cmp.Compare(r.of.Key, other.of.Key), cmp.Compare(r.limit, other.limit))
+}
+
+// full returns the used or promised part of the served share of a limit, 2 for a paused scope key.
+func full(u *inspect.Usage, limit int) float64 {
+	if u.Paused.After(u.Now) {
 		return 2
 	}
-	if u.Ratio < 0 || u.Used == 0 {
-		return u.Ratio
+	if len(u.Limits) == 0 {
+		return 0
 	}
-	return (u.Ratio + u.Ratio*float64(u.Booked)/float64(u.Used)) / cmp.Or(u.Served, 1)
+	l := u.Limits[limit]
+	if l.Units <= 0 {
+		return ratio(l)
+	}
+	return float64(l.Used+l.Booked) / float64(l.Units) / cmp.Or(u.Served, 1)
 }
+
+// rowsOf returns how many rows a scope key has: one for each limit, one if it has none.
+func rowsOf(u *inspect.Usage) int { return max(1, len(u.Limits)) }
 
 // UsesOf returns a row for each limit of a scope key; one row if it has none.
 func UsesOf(u inspect.Usage) []Use {
+	rows := make([]Use, rowsOf(&u))
+	for i := range rows {
+		rows[i] = useOf(&u, i)
+	}
+	return rows
+}
+
+// useOf returns the row of one limit of a scope key.
+func useOf(u *inspect.Usage, limit int) Use {
 	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting,
-		Line: LineText(u)}
+		Line: LineText(*u)}
 	if u.Paused.After(u.Now) {
 		row.Paused = u.Paused
 	}
 	if len(u.Limits) == 0 {
-		return []Use{row}
+		return row
 	}
-	rows := make([]Use, len(u.Limits))
-	for i, l := range u.Limits {
-		rows[i] = row
-		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = UseText(l), l.Used, l.Booked, l.Free
-		if rows[i].Hours = HoursText(l, u.Now); rows[i].Hours == "" {
-			rows[i].Anew = l.Anew
-		}
-		rows[i].Ratio = ratio(l)
-		if u.Served < 1 && l.Limit.Units > 0 {
-			rows[i].Served = u.Served
-		}
+	l := u.Limits[limit]
+	row.Limit, row.Used, row.Booked, row.Free, row.Ratio = UseText(l), l.Used, l.Booked, l.Free, ratio(l)
+	if row.Hours = HoursText(l, u.Now); row.Hours == "" {
+		row.Anew = l.Anew
 	}
-	return rows
+	if u.Served < 1 && l.Limit.Units > 0 {
+		row.Served = u.Served
+	}
+	return row
 }
 
 // LineText says how long the line of a scope key is, and how long it may get: "87 of 100 jobs"; empty without a bound.

@@ -37,8 +37,6 @@ local function read_lengths(fields)
   return found, true
 end
 
-local function length_of(name) return read_lengths({ ALL, name })[2] end
-
 -- Adds a job to the lengths of its lane's scope keys; with a sign of -1, subtracts it.
 local function count(costs_text, text, sign)
   local fields = fields_of(text)
@@ -79,4 +77,4 @@ local function full_in(lane, costs, bounds)
     if is_full and lane[i].mode == ENFORCE then return lane[i].name, length end
   end
 end
-return lengths, is_counted, length_of, note, full_in
+return ALL, lengths, is_counted, read_lengths, note, full_in
