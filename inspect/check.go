@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -59,16 +61,17 @@ func (e *CheckError) Error() string {
 
 // Check examines whether Redis, the Redis user and the client are fit for this throttle. A program
 // may call it when it starts; decisions do not depend on it. Check loads all scripts, so that the
-// first decisions need not do so. It calls each command that the scripts use, in a way that writes nothing,
+// first decisions need not do so. It calls each command that is used, in a way that leaves nothing behind,
 // and reads INFO if the Redis user may.
 //
 // Faults that must stop the program are a *CheckError: a server older than Redis 6.2, a script that
-// cannot be loaded, a permission or a command that is missing, a replica instead of a primary. If
+// cannot be loaded, a permission or a command that is missing for decisions, a replica instead of a primary. If
 // Redis cannot be reached, the error is an *UnavailableError, whose text has the client's address, or the
 // context's own error.
 //
 // The findings, which Check returns beside an error too, need not stop the program: an eviction policy;
-// memory or replicas that are missing now; a clock that differs by more than a second; settings of go-redis'
+// a permission that is missing for what processes publish and for the record of changes; memory or replicas that
+// are missing now; a clock that differs by more than a second; settings of go-redis'
 // Cluster client that make a recovery slow; live processes that are configured differently from
 // this one or, for an attached Inspector, from the process that it was attached to; processes whose
 // jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
@@ -89,6 +92,7 @@ func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 		err = c.probe(ctx)
 	}
 	if err == nil {
+		c.publishing(ctx)
 		c.processes(ctx)
 	}
 	if faulty := c.faulty(); faulty != nil {
@@ -341,6 +345,31 @@ func (c *check) server(unread string, info map[string]string) {
 		c.findOnce(note, "replicas",
 			"replicas follow, and min-replicas-to-write is 0: a failover may forget whatever its replica had not received",
 			"set min-replicas-to-write to 1, and min-replicas-max-lag to the seconds that may be forgotten")
+	}
+}
+
+// publishing tries the commands by which processes publish what they are, and by which changes are recorded: in a
+// transaction that leaves nothing behind. An error that is no refusal concerns decisions too, and is not its subject.
+func (c *check) publishing(ctx context.Context) {
+	key := c.throttle.prefix + "check"
+	tried, _ := command(ctx, c.throttle, func(ctx context.Context, client redis.Cmdable) ([]redis.Cmder, error) {
+		p := client.Pipeline()
+		for _, args := range [][]any{{"MULTI"}, {"LPUSH", key, 1}, {"PEXPIRE", key, 1000}, {"DEL", key}, {"EXEC"}} {
+			p.Do(ctx, args...)
+		}
+		tried, _ := p.Exec(ctx) // the error is that of one of the commands
+		return tried, nil
+	})
+	var refused, missing []string
+	for _, cmd := range tried {
+		if err := cmd.Err(); err != nil && refusesCommand(err.Error()) && !slices.Contains(c.missing, "+"+cmd.Name()) {
+			refused, missing = append(refused, strings.ToUpper(cmd.Name())), append(missing, "+"+cmd.Name())
+		}
+	}
+	if len(refused) > 0 {
+		c.find(warning, "permission", "the user may not call "+strings.Join(refused, ", ")+
+			": changes of limits, modes and pauses take effect, and are not recorded, or what processes publish is missing",
+			"allow "+strings.Join(missing, " "))
 	}
 }
 

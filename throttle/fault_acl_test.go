@@ -17,17 +17,21 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// leastRules returns the rules of docs/operations.md that a user needs for decisions only: the
-// commands that go-redis sends, and the commands that the scripts call.
+// leastRules returns the rules of docs/operations.md that a throttle's user needs: the commands that go-redis sends,
+// those that only publishing needs, and the commands that the scripts call.
 func leastRules(t testing.TB) []string {
 	t.Helper()
-	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth",
-		"+evalsha", "+script|load"}
+	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth"}
+	rules = append(rules, publishing...)
+	rules = append(rules, "+evalsha", "+script|load")
 	for _, command := range commandsCalled(t) {
 		rules = append(rules, "+"+strings.ToLower(command))
 	}
 	return rules
 }
+
+// publishing are the rules that only publishing needs.
+var publishing = []string{"+multi", "+lpush", "+exec"}
 
 // userClient returns a client of a user with these rules and no others.
 func userClient(t testing.TB, server *redistest.Server, user string, rules []string) *redis.Client {
@@ -176,6 +180,26 @@ func sortedAsProbed(t testing.TB, rules []string) []string {
 	at := func(rule string) int { return slices.Index(probed, strings.ToUpper(rule[1:])) }
 	slices.SortFunc(rules, func(a, b string) int { return at(a) - at(b) })
 	return rules
+}
+
+// TestF18_WithoutRulesToPublish: if a user lacks rules that only publishing needs, Check warns and names them. Decisions
+// need none of them. Check leaves no key.
+func TestF18_WithoutRulesToPublish(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, lacking := range append([][]string{publishing}, publishing[:1], publishing[1:2], publishing[2:]) {
+		rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return slices.Contains(lacking, rule) })
+		th := newThrottle(t, userClient(t, server, "lacking", rules), globalScope(throttle.PerHour(5)), nil)
+		findings, err := inspect.New(th).Check(t.Context())
+		told := slices.DeleteFunc(findings, func(f inspect.Finding) bool { return f.What != "permission" })
+		if err != nil || len(told) != 1 || told[0].Severity != "warning" ||
+			told[0].Remedy != "allow "+strings.Join(lacking, " ") {
+			t.Errorf("without %v: got %v, %v; want a warning that names them", lacking, told, err)
+		}
+		if keys := keyNames(t, server.Client(t), th); len(keys) > 0 {
+			t.Errorf("without %v: left behind %v", lacking, keys)
+		}
+	}
 }
 
 // TestF18_WrongPassword: a user whom Redis does not know is a fault, with no secret in
