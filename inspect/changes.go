@@ -43,8 +43,8 @@ type Change struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Changes returns the changes made at run time, the last first. It blocks for two round
-// trips and fails as Usage does.
+// Changes returns the changes made at run time, the last first. A setting that is set again as it was (Setting.IsAs)
+// is no change. Changes blocks for two round trips and fails as Usage does.
 func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -87,12 +87,11 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.
 	if what == wire.SetResume {
 		c.What = wire.SetPause
 	}
-	before, after := wire.ReadWas(c.What, was.Before), wire.ReadWas(c.What, was.InForce)
+	before, after := t.wasSet(c.What, name, was.Before, now), t.wasSet(c.What, name, was.InForce, now)
 	if before.IsAs(after) {
 		return
 	}
-	c.Before, _ = t.settingText(c.Scope, before, now)
-	c.After, c.Until = t.settingText(c.Scope, after, now)
+	c.Before, c.After, c.Until = before.text(), after.text(), after.Until
 	text, err := json.Marshal(c)
 	if err == nil {
 		err = t.in.Push(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
@@ -102,17 +101,25 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.
 	}
 }
 
-// settingText returns a setting as text for people, and when the setting ends.
-func (t *Inspector) settingText(scope string, s wire.Setting, now time.Time) (string, time.Time) {
-	switch {
-	case s.What == wire.SetPause && s.Until.After(now):
-		return s.Until.UTC().Format(time.RFC3339), s.Until
-	case s.Value == "":
-		return "", time.Time{}
-	case s.What == wire.SetLimits:
-		return limitsText(t.limitsOf(scope, s.Value)), s.Until
+// wasSet reads the setting before a change or after it; the zero Setting if nothing was set.
+func (t *Inspector) wasSet(what, name, text string, now time.Time) Setting {
+	s := wire.ReadWas(what, text)
+	if s.Value == "" && !s.Until.After(now) {
+		return Setting{}
 	}
-	return modeOf(s.Value).String(), s.Until
+	s.Name = name
+	return t.setting(s)
+}
+
+// text returns a setting as text for people, without its end; of a pause only the end.
+func (s Setting) text() string {
+	switch s.What {
+	case wire.SetPause:
+		return s.Until.UTC().Format(time.RFC3339)
+	case wire.SetMode:
+		return s.Mode
+	}
+	return limitsText(s.Limits)
 }
 
 // limitsOf reads limits in the scripts' form.

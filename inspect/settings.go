@@ -32,6 +32,14 @@ type Setting struct {
 	Why string    `json:"why,omitempty"`
 }
 
+// IsAs reports whether another setting says the same: the same pause, limits or mode, with the same reason and end.
+// Ends less than a second apart count as the same end: a setting ends by its distance from now, which is measured
+// anew each time that it is set.
+func (s Setting) IsAs(other Setting) bool {
+	return s.What == other.What && s.Mode == other.Mode && limitsText(s.Limits) == limitsText(other.Limits) &&
+		s.Why == other.Why && s.Until.Sub(other.Until).Abs() < time.Second
+}
+
 // Settings returns every setting made at run time: first the settings of all scopes and of whole scopes, then
 // the settings of keys, by their names. It goes through every key that the throttle's server has, some ten
 // thousand in one call, and reads the beginning of each scope key. It changes nothing and fails as Usage does;
@@ -123,19 +131,24 @@ func (t *Inspector) inForce(all []wire.Setting, now time.Time) (settings []Setti
 		if !s.Holds(now) {
 			continue
 		}
-		of := Setting{Scope: s.Name, What: s.What, Until: s.Until, At: s.At, By: s.By, Why: s.Why}
-		if scope, key, is := wire.SplitScopeKey(s.Name); is {
-			of.Scope, of.Key = scope, key
-		}
-		switch s.What {
-		case wire.SetMode:
-			of.Mode = modeOf(s.Value).String()
-		case wire.SetLimits:
-			of.Limits = t.limitsOf(of.Scope, s.Value)
-		}
-		settings = append(settings, of)
+		settings = append(settings, t.setting(s))
 	}
 	return settings
+}
+
+// setting converts a setting from the scripts' form.
+func (t *Inspector) setting(s wire.Setting) Setting {
+	of := Setting{Scope: s.Name, What: s.What, Until: s.Until, At: s.At, By: s.By, Why: s.Why}
+	if scope, key, is := wire.SplitScopeKey(s.Name); is {
+		of.Scope, of.Key = scope, key
+	}
+	switch s.What {
+	case wire.SetMode:
+		of.Mode = modeOf(s.Value).String()
+	case wire.SetLimits:
+		of.Limits = t.limitsOf(of.Scope, s.Value)
+	}
+	return of
 }
 
 // mostOfHeader is how many bytes of a scope key are read at first. Few have a longer first line.

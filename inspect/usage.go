@@ -138,7 +138,7 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 			Reason: "does not begin before it ends, in the past " + wire.Duration(wire.MaxWindow)}
 	}
 	a, err := t.usage(ctx, wire.Usage{Names: []string{name}, Count: true,
-		From: (from + time.Microsecond - 1).Microseconds(), To: to.Microseconds()})
+		From: wire.Micros(from), To: to.Microseconds()})
 	if err != nil {
 		return 0, err
 	}

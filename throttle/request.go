@@ -191,7 +191,7 @@ func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, 
 // reportArguments tell the script report what an upstream said.
 func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	said := wire.Report{Name: name, Report: line.Report{Refused: r.Refused, Floor: inThousandths(of.Floor),
-		Wait: roundedUp(min(r.RetryAfter, maxLease)), Margin: of.Margin.Microseconds()}}
+		Wait: wire.Micros(min(r.RetryAfter, maxLease)), Margin: of.Margin.Microseconds()}}
 	if !r.Started.IsZero() {
 		said.Started = max(0, r.Started.UnixMicro())
 	}
@@ -200,11 +200,8 @@ func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 		if units < 0 { // the upstream does not say
 			units = maxUnits
 		}
-		said.Limits = append(said.Limits, line.ReportedLimit{Window: roundedUp(min(l.Window, maxWindow+time.Microsecond)),
+		said.Limits = append(said.Limits, line.ReportedLimit{Window: wire.Micros(min(l.Window, maxWindow+time.Microsecond)),
 			Units: units, Remaining: min(l.Remaining, maxUnits)})
 	}
 	return t.arguments(said.Arguments())
 }
-
-// roundedUp is a duration in whole us.
-func roundedUp(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }

@@ -265,6 +265,7 @@ func TestAnotherReasonIsAChange(t *testing.T) {
 			{limits("acme"), []inspect.SetOption{inspect.Why("spring")}, ""},
 			{limits("acme"), []inspect.SetOption{inspect.Why("summer")}, `limits: "9/1h" "9/1h" "summer" false`},
 			{limits("acme"), []inspect.SetOption{inspect.Why("summer"), end}, `limits: "9/1h" "9/1h" "summer" true`},
+			{limits("acme"), []inspect.SetOption{inspect.Why("summer"), end}, ""}, // it ends a moment earlier or later
 			{limits("acme"), nil, `limits: "9/1h" "9/1h" "" false`},
 			{limits(""), []inspect.SetOption{inspect.Why("spring")}, `limits: "" "9/1h" "spring" false`},
 			{limits(""), []inspect.SetOption{inspect.Why("summer")}, `limits: "9/1h" "9/1h" "summer" false`},

@@ -113,7 +113,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 		}
 		c.mode = u.Mode
 	}
-	if !sameSetting(before, after) {
+	if !before.IsAs(after) {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
@@ -162,13 +162,6 @@ func untilText(text string, until time.Time) string {
 		return text
 	}
 	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
-}
-
-// sameSetting reports whether two settings are the same, with the same reason. Two settings until the same instant
-// differ a little, since each was made by its own measurement of the distance from now.
-func sameSetting(a, b inspect.Setting) bool {
-	return a.At.IsZero() == b.At.IsZero() && a.Mode == b.Mode && a.Why == b.Why &&
-		view.LimitsArgument(a.Limits) == view.LimitsArgument(b.Limits) && a.Until.Sub(b.Until).Abs() < time.Second
 }
 
 // undo returns the command that restores the setting before.

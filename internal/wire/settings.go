@@ -88,11 +88,6 @@ func ReadWas(what, text string) Setting {
 	return s
 }
 
-// IsAs reports whether a setting has the value, the end and the reason of another.
-func (s Setting) IsAs(other Setting) bool {
-	return s.Value == other.Value && s.Until.Equal(other.Until) && s.Why == other.Why
-}
-
 // PauseEnd reads the end of a pause; zero for none.
 func PauseEnd(text string) (time.Time, error) {
 	micros, err := strconv.ParseUint(text, 10, 53)
