@@ -37,7 +37,7 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	case asynq.TaskStateArchived, asynq.TaskStateCompleted:
 		return gone
 	case asynq.TaskStateRetry, asynq.TaskStateScheduled:
-		if wasPutBack(info) || isPlanned(info) {
+		if info.State == asynq.TaskStateRetry && WasPutBack(info) || isPlanned(info) {
 			return resting
 		}
 		return gone
@@ -45,24 +45,29 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	return underway
 }
 
-// wasPutBack reports whether the task's last error is a put-back. A middleware of the user may
-// have put words before it.
-func wasPutBack(info *asynq.TaskInfo) bool {
-	return info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, putBackText)
+// WasPutBack reports whether the last error of a task that asynq's Inspector returned is no failure but a put-back. asynq
+// keeps only an error's text, and a put-back is known by the beginning of its text, "throttled: ", also if a middleware
+// around the shaper's put words before it. So an error of the user with these words counts as a put-back too; a panic
+// does not. A task that a put-back has archived has failed by it.
+func WasPutBack(info *asynq.TaskInfo) bool {
+	return info.State != asynq.TaskStateArchived && saysPutBack(info.LastErr)
 }
 
 // panicText begins asynq's text of a handler's panic.
 const panicText = "panic"
 
+// saysPutBack reports whether a task's last error is the text of a put-back. A panic may say anything.
+func saysPutBack(lastErr string) bool {
+	return strings.Contains(lastErr, putBackText) && !strings.HasPrefix(lastErr, panicText)
+}
+
 // isOwed reports, by a task's last error, whether the task runs although its own retries are
 // used up: it was put back; or asynq lost the last attempt, and nobody knows whether that one
-// ran; or exhausted had ended the task, and a person runs it again. A panic may say anything.
+// ran; or exhausted had ended the task, and a person runs it again. A panic may say anything. So may a middleware
+// around the shaper's, and its error with the words of a put-back is taken for one: asynq keeps only the text.
 func isOwed(lastErr string) bool {
-	if strings.HasPrefix(lastErr, panicText) {
-		return false
-	}
-	return lastErr == asynq.ErrLeaseExpired.Error() ||
-		strings.Contains(lastErr, putBackText) || strings.Contains(lastErr, usedUpText)
+	isEnded := strings.Contains(lastErr, usedUpText) && !strings.HasPrefix(lastErr, panicText)
+	return lastErr == asynq.ErrLeaseExpired.Error() || saysPutBack(lastErr) || isEnded
 }
 
 // plannedHeader is the time for which a Client enqueued a planned task, in Unix seconds.

@@ -27,6 +27,28 @@ func TestJobIDNamesATask(t *testing.T) {
 	}
 }
 
+// TestWasPutBack: a put-back is known by its text, in any state but archived. A panic with such words is a failure.
+func TestWasPutBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state asynq.TaskState
+		last  string
+		want  bool
+	}{
+		{asynq.TaskStateRetry, "throttled: starts 2026-11-24T12:00:00Z", true},
+		{asynq.TaskStatePending, "throttled: starts 2026-11-24T12:00:00Z", true},
+		{asynq.TaskStateRetry, "mails: throttled: Redis cannot decide", true},
+		{asynq.TaskStateArchived, "throttled: starts 2026-11-24T12:00:00Z", false},
+		{asynq.TaskStateRetry, "panic [mails.go:7]: throttled: by the upstream", false},
+		{asynq.TaskStateRetry, "535 denied", false},
+		{asynq.TaskStatePending, "", false},
+	} {
+		if got := worker.WasPutBack(&asynq.TaskInfo{State: c.state, LastErr: c.last}); got != c.want {
+			t.Errorf("%s, %q: %t, want %t", c.state, c.last, got, c.want)
+		}
+	}
+}
+
 // TestWillNotCome: a task that was deleted, archived by hand, completed, or is at a later
 // attempt does not come.
 func TestWillNotCome(t *testing.T) {

@@ -82,6 +82,9 @@ func writeJob(g *page, e explain.Explanation) {
 		if t.LastError != "" {
 			g.line("  last error: %s", strings.ReplaceAll(t.LastError, "\n", " "))
 		}
+		if t.PutBack != "" {
+			g.line("  put back: %s", strings.ReplaceAll(t.PutBack, "\n", " "))
+		}
 	}
 	switch e.State {
 	case explain.Booked:

@@ -111,6 +111,8 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 			return "a worker has it now", time.Time{}
 		case t.State == "completed":
 			return "it has run", time.Time{}
+		case t.Next.After(e.Now) && t.PutBack != "":
+			return "it was put back, and asynq keeps it for its time", t.Next
 		case t.Next.After(e.Now):
 			return "it has not asked yet, and asynq keeps it for its time", t.Next
 		}

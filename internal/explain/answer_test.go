@@ -128,6 +128,8 @@ func TestAnswerOfATask(t *testing.T) {
 		"archived":  {Unknown, Task{State: "archived"}, "asynq has archived it", "When the cause of its last error"},
 		"active":    {Unknown, Task{State: "active"}, "a worker has it now", ""},
 		"completed": {Unknown, Task{State: "completed"}, "it has run", ""},
+		"put back": {Unknown, Task{State: "retry", PutBack: "throttled: Redis cannot decide", Next: noon.Add(time.Hour)},
+			"it was put back, and asynq keeps it for its time", ""},
 		"scheduled": {Unknown, Task{State: "scheduled", Next: noon.Add(time.Hour)}, "asynq keeps it for its time", ""},
 		"booked":    {Booked, Task{State: "retry"}, "it has a slot", ""},
 		"overdue":   {Overdue, Task{State: "retry"}, "it did not come to its slot", "Asked for again"},

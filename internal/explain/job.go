@@ -87,7 +87,8 @@ type Task struct {
 	Paused    bool      `json:"queue_paused,omitempty"`
 	Retried   int       `json:"retried"` // how many retries of MaxRetry are used; put-backs do not count
 	MaxRetry  int       `json:"max_retry"`
-	LastError string    `json:"last_error,omitempty"`
+	LastError string    `json:"last_error,omitempty"` // of a failure
+	PutBack   string    `json:"put_back,omitempty"`   // why it was put back last, if it has not failed since
 	Next      time.Time `json:"next,omitzero"`
 	Deadline  time.Time `json:"deadline,omitzero"` // by when the task must start
 
@@ -167,9 +168,14 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (task 
 		case err != nil:
 			return nil, known, fmt.Errorf("asynq's queue %s cannot be read: %w", q, err)
 		}
-		found := &Task{Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), LastError: info.LastErr,
+		found := &Task{Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(),
 			Next: info.NextProcessAt, Deadline: worker.DeadlineOf(info), retried: info.Retried}
 		found.Retried, found.MaxRetry = worker.RetriesOf(info)
+		if worker.WasPutBack(info) {
+			found.PutBack = info.LastErr
+		} else {
+			found.LastError = info.LastErr
+		}
 		if of, err := inspector.GetQueueInfo(q); err == nil {
 			found.Paused = of.Paused
 		}

@@ -2,11 +2,14 @@ package explain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
@@ -14,6 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 // readings counts the calls that read a page of queues with their lanes.
@@ -62,6 +66,43 @@ func TestJobReadsTheLineOnce(t *testing.T) {
 		}
 		if n := count.Load(); n != 1 {
 			t.Errorf("with %d jobs: the lanes were read %d times, want once", inLine, n)
+		}
+	}
+}
+
+// TestPutBackIsNoError: of a task that was put back and never failed, no last error is shown, but the put-back's text.
+func TestPutBackIsNoError(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	th, err := throttle.New(redistest.Name(t), client, []throttle.Scope{{Name: throttle.Global,
+		Limits: []throttle.Limit{throttle.PerHour(1)}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := asynq.NewServerFromRedisClient(client, asynq.Config{LogLevel: asynq.FatalLevel,
+		IsFailure:      func(err error) bool { return !worker.IsPutBack(err) },
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+	ends := map[string]error{"putback": &worker.PutBackError{}, "failed": errors.New("535 denied")}
+	handler := func(_ context.Context, task *asynq.Task) error { return ends[task.Type()] }
+	if err := server.Start(asynq.HandlerFunc(handler)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	for name, want := range map[string]explain.Task{
+		"putback": {PutBack: ends["putback"].Error()},
+		"failed":  {LastError: ends["failed"].Error(), Retried: 1},
+	} {
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask(name, nil), asynq.TaskID(name)); err != nil {
+			t.Fatal(err)
+		}
+		redistest.Await(t, name+" has been tried", func() bool {
+			info, err := asynq.NewInspectorFromRedisClient(client).GetTaskInfo("default", name)
+			return err == nil && info.State == asynq.TaskStateRetry
+		})
+		e, err := explain.Job(t.Context(), inspect.New(th), client, name)
+		if err != nil || e.Task == nil || e.Task.PutBack != want.PutBack || e.Task.LastError != want.LastError ||
+			e.Task.Retried != want.Retried {
+			t.Errorf("%s: %+v, %v; want %+v", name, e.Task, err, want)
 		}
 	}
 }
