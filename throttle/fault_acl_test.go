@@ -182,8 +182,8 @@ func sortedAsProbed(t testing.TB, rules []string) []string {
 	return rules
 }
 
-// TestF18_WithoutRulesToPublish: if a user lacks rules that only publishing needs, Check warns and names them. Decisions
-// need none of them. Check leaves no key.
+// TestF18_WithoutRulesToPublish: if a user lacks rules that only publishing needs, Check warns and names them, and
+// leaves no key.
 func TestF18_WithoutRulesToPublish(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -45,10 +45,10 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	return underway
 }
 
-// WasPutBack reports whether the last error of a task that asynq's Inspector returned is no failure but a put-back. asynq
-// keeps only an error's text, and a put-back is known by the beginning of its text, "throttled: ", also if a middleware
-// around the shaper's put words before it. So an error of the user with these words counts as a put-back too; a panic
-// does not. A task that a put-back has archived has failed by it.
+// WasPutBack reports whether the last error of a task that asynq's Inspector returned is no failure but a put-back.
+// asynq keeps only an error's text, and a put-back is known by the beginning of its text, "throttled: ", also if a
+// middleware around the shaper's put words before it. So an error of the user with these words counts as a put-back
+// too; a panic does not. A task that a put-back has archived has failed by it.
 func WasPutBack(info *asynq.TaskInfo) bool {
 	return info.State != asynq.TaskStateArchived && saysPutBack(info.LastErr)
 }

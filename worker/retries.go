@@ -33,9 +33,9 @@ const asynqMaxRetry = 25
 // attempts is lost, another follows: the task runs at least once, and perhaps twice. A task that
 // loses ten attempts beyond its own count is archived.
 //
-// asynq keeps only the text of an error. If a middleware around Wrap fails a task's last own attempt with an error of its
-// own that says "throttled: ", as a PutBackError does, the error is taken for a put-back, and the task runs up to ten
-// times more. Put Wrap first, so that it is the outermost.
+// asynq keeps only the text of an error. If a middleware around Wrap fails a task's last own attempt with an error that
+// says "throttled: ", as a PutBackError does, the error is taken for a put-back, and the task runs up to ten times
+// more. Put Wrap first, so that it is the outermost.
 //
 // With Configure and Wrap the user's functions see the user's own counts: asynq.GetMaxRetry
 // and asynq.GetRetryCount in handlers and in ErrorHandler, and the n of RetryDelayFunc.

@@ -38,7 +38,7 @@ func (*readings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// TestJobReadsTheLineOnce: to explain a job in line, its lanes are read once, whether its start is simulated or guessed.
+// TestJobReadsTheLineOnce: to explain a job in line, the lanes are read once, be its start simulated or guessed.
 func TestJobReadsTheLineOnce(t *testing.T) {
 	t.Parallel()
 	options := redistest.Start(t).Options()
@@ -82,6 +82,7 @@ func TestPutBackIsNoError(t *testing.T) {
 	server := asynq.NewServerFromRedisClient(client, asynq.Config{LogLevel: asynq.FatalLevel,
 		IsFailure:      func(err error) bool { return !worker.IsPutBack(err) },
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+	tasks := asynq.NewClientFromRedisClient(client)
 	ends := map[string]error{"putback": &worker.PutBackError{}, "failed": errors.New("535 denied")}
 	handler := func(_ context.Context, task *asynq.Task) error { return ends[task.Type()] }
 	if err := server.Start(asynq.HandlerFunc(handler)); err != nil {
@@ -92,7 +93,7 @@ func TestPutBackIsNoError(t *testing.T) {
 		"putback": {PutBack: ends["putback"].Error()},
 		"failed":  {LastError: ends["failed"].Error(), Retried: 1},
 	} {
-		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask(name, nil), asynq.TaskID(name)); err != nil {
+		if _, err := tasks.Enqueue(asynq.NewTask(name, nil), asynq.TaskID(name)); err != nil {
 			t.Fatal(err)
 		}
 		redistest.Await(t, name+" has been tried", func() bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPromisedUnitsFill: a limit all of whose units are promised is fuller than one of which half are used. Global comes
+// TestPromisedUnitsFill: a limit all of whose units are promised is fuller than one of which half are used. Global is
 // among the keys of all scopes, also before anything was charged to it.
 func TestPromisedUnitsFill(t *testing.T) {
 	t.Parallel()
