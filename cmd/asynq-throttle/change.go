@@ -29,7 +29,7 @@ func (of target) String() string {
 	case of.key == "" && of.scope != throttle.Global:
 		return "all keys of " + of.scope
 	}
-	return scopeKey(of.scope, of.key)
+	return view.ScopeKey(of.scope, of.key)
 }
 
 // args returns the target as arguments of a command line, which follow its flags. A tenant may have chosen a key that

@@ -112,7 +112,7 @@ func writeCheck(g *page, c checked, now time.Time) {
 			alike = "the newest has " + strings.Join(what, "; ")
 		}
 		rows = append(rows, []string{
-			plain(process.Program), plain(process.Host), strconv.Itoa(process.PID), at(process.Since, now),
+			view.Name(process.Program), view.Name(process.Host), strconv.Itoa(process.PID), at(process.Since, now),
 			at(process.Seen, now),
 			yes(process.Alive), cmp.Or(process.Library, "–"), process.State, alike,
 		})

@@ -102,6 +102,9 @@ func jobOf(weight int64, keys, costs []string) (throttle.Job, error) {
 		if !is {
 			return job, usagef("--key %q is not SCOPE=KEY", text)
 		}
+		if other, twice := job.Keys[scope]; twice {
+			return job, usagef("--key %q and %q: a job has one key of a scope", scope+"="+other, text)
+		}
 		job.Keys[scope] = key
 	}
 	for _, text := range costs {
@@ -109,6 +112,9 @@ func jobOf(weight int64, keys, costs []string) (throttle.Job, error) {
 		n, err := strconv.ParseInt(units, 10, 64)
 		if err != nil {
 			return job, usagef("--cost %q is not SCOPE=UNITS", text)
+		}
+		if _, twice := job.Costs[scope]; twice {
+			return job, usagef("--cost %q: the cost in scope %q is given twice", text, scope)
 		}
 		job.Costs[scope] = n
 	}

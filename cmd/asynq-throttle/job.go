@@ -47,7 +47,7 @@ func (p *program) job() *cobra.Command {
 			if e.State == explain.Unknown && e.Task == nil {
 				return fmt.Errorf(
 					"nothing is known of %s: it never asked, was given back, or has started; and no queue of asynq "+
-						"has such a task", plain(args[1]))
+						"has such a task", view.Name(args[1]))
 			}
 			return p.print(e, func(g *page) { writeJob(g, e) })
 		}),
@@ -74,7 +74,7 @@ func writeJob(g *page, e explain.Explanation) {
 		g.line("%s", e.Help)
 	}
 	if t := e.Task; t != nil {
-		g.line("task %s of queue %s: %s, %s, retried %d of %d", plain(t.ID), plain(t.Queue), plain(t.Type), t.State,
+		g.line("task %s of queue %s: %s, %s, retried %d of %d", view.Name(t.ID), view.Name(t.Queue), view.Name(t.Type), t.State,
 			t.Retried, t.MaxRetry)
 		if t.Paused {
 			g.line("  %s", g.bad("the queue is paused in asynq"))
@@ -88,23 +88,23 @@ func writeJob(g *page, e explain.Explanation) {
 	}
 	switch e.State {
 	case explain.Booked:
-		g.line("job %s is booked for %s", plain(e.Job), at(e.Slot, e.Now))
+		g.line("job %s is booked for %s", view.Name(e.Job), at(e.Slot, e.Now))
 	case explain.Waiting:
 		priority := ""
 		if e.Priority > 0 {
 			priority = " with priority " + strconv.Itoa(e.Priority)
 		}
 		g.line("job %s is in line%s since %s, %d of the %s of its lane before it; %d are in line in all",
-			plain(e.Job), priority, at(e.Arrived, e.Now), max(0, e.Before), view.Many(e.Waiting, "job"), e.InLine)
+			view.Name(e.Job), priority, at(e.Arrived, e.Now), max(0, e.Before), view.Many(e.Waiting, "job"), e.InLine)
 	default:
-		g.line("job %s has no slot and is not in line", plain(e.Job))
+		g.line("job %s has no slot and is not in line", view.Name(e.Job))
 	}
 	if e.Scope != "" {
-		g.line("  its lane waits for %s at the moment", scopeKey(e.Scope, e.Key))
+		g.line("  its lane waits for %s at the moment", view.ScopeKey(e.Scope, e.Key))
 	}
 	var rows [][]string
 	for _, l := range e.Limits {
-		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
+		rows = append(rows, []string{"  " + view.ScopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
 			fmt.Sprint(l.Booked), room(l.Mode, l.Paused, l.Limit, l.Hours, l.Free, l.Anew, e.Now) + servedText(l.Served)})
 	}
 	if len(rows) > 0 {

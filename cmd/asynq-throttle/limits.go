@@ -17,14 +17,9 @@ import (
 
 func (p *program) limits() *cobra.Command {
 	cmd := &cobra.Command{Use: "limits", Short: "the limits in force, and those that are set at run time",
-		Args: cobra.NoArgs, RunE: group}
+		Args: cobra.NoArgs}
 	cmd.AddCommand(p.limitsGet(), p.limitsSet(), p.limitsReset())
 	return cmd
-}
-
-// group runs a command that only has subcommands.
-func group(cmd *cobra.Command, _ []string) error {
-	return usagef("%s wants a command; see %s -h", cmd.CommandPath(), cmd.CommandPath())
 }
 
 // configuration is the result of limits get.
@@ -258,9 +253,9 @@ func writeTried(g *page, of target, rows []view.Tried) {
 		switch {
 		case !r.Known:
 			g.line("%s: what started in the last window of %s is not known: no limit counts so far back",
-				scopeKey(r.Scope, r.Key), r.Limit)
+				view.ScopeKey(r.Scope, r.Key), r.Limit)
 		case r.Over > 0:
-			g.line("%s: %d units started in the last window; %s would have kept %s back", scopeKey(r.Scope, r.Key),
+			g.line("%s: %d units started in the last window; %s would have kept %s back", view.ScopeKey(r.Scope, r.Key),
 				r.Started, r.Limit, g.bad(strconv.FormatInt(r.Over, 10)))
 		}
 		if r.Over > 0 || !r.Known {

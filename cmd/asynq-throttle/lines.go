@@ -31,7 +31,7 @@ func (p *program) lines() *cobra.Command {
 				return err
 			}
 			if filter.Scope != "" {
-				if err := p.scopeKey(ctx, th, filter.Scope, ""); err != nil {
+				if err := p.scopeKey(ctx, th, filter.Scope, filter.Key); err != nil {
 					return err
 				}
 			}
@@ -39,7 +39,13 @@ func (p *program) lines() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.print(w, func(g *page) { writeLines(g, w) })
+			return p.print(w, func(g *page) {
+				if w.Jobs == 0 && filter != (view.Filter{}) {
+					g.line("nothing waits that --flow, --scope and --key select")
+					return
+				}
+				writeLines(g, w)
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&by, "by", "key",
@@ -70,7 +76,7 @@ func writeLines(g *page, w view.Waiting) {
 	g.line("in line: %s of %s in %s", view.Many(w.Jobs, "job"), view.Many(w.Flows, "flow"), view.Many(w.Lanes, "lane"))
 	var rows [][]string
 	for _, r := range w.Rows {
-		under := scopeKey(r.Scope, r.Key)
+		under := view.ScopeKey(r.Scope, r.Key)
 		if r.Others > 0 {
 			under += " and " + view.Many(r.Others, "other")
 		}
@@ -80,7 +86,7 @@ func writeLines(g *page, w view.Waiting) {
 		case view.ByKey:
 			row = append([]string{strconv.Itoa(r.Flows)}, row...)
 		case view.ByFlow:
-			row = append([]string{cmp.Or(plain(r.Flow), "–")}, row...)
+			row = append([]string{cmp.Or(view.Name(r.Flow), "–")}, row...)
 		case view.ByLane:
 			row = append([]string{laneText(r)}, row...)
 		}
@@ -95,7 +101,7 @@ func writeLines(g *page, w view.Waiting) {
 func laneText(r view.Row) string {
 	texts := make([]string, 0, len(r.Keys))
 	for _, scope := range sorted(r.Keys) {
-		texts = append(texts, scope+"="+plain(r.Keys[scope]))
+		texts = append(texts, scope+"="+view.Name(r.Keys[scope]))
 	}
 	text := cmp.Or(strings.Join(texts, " "), "all")
 	if r.Priority > 0 {

@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -121,31 +119,4 @@ func since(instant, now time.Time) string {
 		return "–"
 	}
 	return view.Span(now.Sub(instant))
-}
-
-// scopeKey formats a scope key for people.
-func scopeKey(scope, key string) string {
-	if key == "" {
-		return scope
-	}
-	return scope + " " + plain(key)
-}
-
-// mostShown is how many characters of a name are shown.
-const mostShown = 60
-
-// plain formats a name that users chose: shortened if it is long, and quoted if a terminal or a
-// reader might misread it.
-func plain(name string) string {
-	runes := []rune(name)
-	rest := ""
-	if len(runes) > mostShown {
-		runes, rest = runes[:mostShown], "…"
-	}
-	for _, r := range runes {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == ' ' || r == '"' {
-			return strconv.Quote(string(runes)) + rest
-		}
-	}
-	return string(runes) + rest
 }

@@ -72,9 +72,6 @@ func (p *program) run(ctx context.Context, args []string) int {
 	p.errs = view.PrintableLines{W: p.errs}
 	root := p.command()
 	root.SetArgs(args)
-	root.SetOut(p.out)
-	root.SetErr(p.errs)
-	root.SetIn(p.in)
 	err := root.ExecuteContext(ctx)
 	if p.client != nil {
 		_ = p.client.Close() // nothing can be lost
@@ -123,6 +120,9 @@ func (p *program) command() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetOut(p.out)
+	root.SetErr(p.errs)
+	root.SetIn(p.in)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&p.url, "url", "u", "",
 		"Redis, such as redis://host:6379/0, rediss://, redis-sentinel://, redis-cluster:// (default $REDIS_URL, else "+
@@ -133,7 +133,11 @@ func (p *program) command() *cobra.Command {
 	})
 	root.AddCommand(p.ls(), p.status(), p.lines(), p.job(), p.usage(), p.limits(), p.ramp(), p.pause(), p.resume(),
 		p.mode(), p.forecast(), p.check(), p.changes(), p.watch(), p.serve(), p.purge())
+	root.InitDefaultCompletionCmd("") // it writes to the root's output
 	for _, cmd := range all(root) {
+		if cmd.HasSubCommands() && !cmd.Runnable() {
+			cmd.RunE = group
+		}
 		if cmd.Args != nil {
 			cmd.Args = explained(cmd.Args)
 		}
@@ -174,6 +178,11 @@ func explained(args cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return usagef("%s: it is %q; see %s -h", err, cmd.UseLine(), cmd.CommandPath())
 	}
+}
+
+// group runs a command that only has subcommands.
+func group(cmd *cobra.Command, _ []string) error {
+	return usagef("%s wants a command; see %s -h", cmd.CommandPath(), cmd.CommandPath())
 }
 
 // meant suggests the commands whose names resemble the given one.

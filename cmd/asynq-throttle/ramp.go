@@ -12,7 +12,7 @@ import (
 
 func (p *program) ramp() *cobra.Command {
 	cmd := &cobra.Command{Use: "ramp", Short: "hold, continue or end a limit whose units grow",
-		Args: cobra.NoArgs, RunE: group}
+		Args: cobra.NoArgs}
 	cmd.AddCommand(
 		p.steer("hold", "keep the units of today's step, until the ramp is continued", throttle.Limit.Held),
 		p.steer("continue", "go on where the ramp was held: the steps that follow come later by as long",

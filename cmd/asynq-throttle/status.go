@@ -91,8 +91,8 @@ func writeWaiting(g *page, s view.Status) {
 		default:
 			until = ", until " + at(r.Until, s.Now)
 		}
-		g.line("oldest      %s, for %s, under %s: %s%s", cmp.Or(plain(r.Flow), "–"), since(r.Since, s.Now),
-			scopeKey(r.Scope, r.Key), cmp.Or(r.Why, "its turn"), until)
+		g.line("oldest      %s, for %s, under %s: %s%s", cmp.Or(view.Name(r.Flow), "–"), since(r.Since, s.Now),
+			view.ScopeKey(r.Scope, r.Key), cmp.Or(r.Why, "its turn"), until)
 	}
 }
 
@@ -151,7 +151,7 @@ func setText(u view.Use, now time.Time) string {
 
 // settingText formats a setting in one line: what is set, until when, by whom and why.
 func settingText(s inspect.Setting, now time.Time) string {
-	name := scopeKey(s.Scope, s.Key)
+	name := view.ScopeKey(s.Scope, s.Key)
 	switch {
 	case s.Scope == "":
 		name = "all scopes"

@@ -166,6 +166,10 @@ func TestMistakes(t *testing.T) {
 				"unknown command \"xyzzyx\" of asynq-throttle; see asynq-throttle -h"},
 			"status smtp --nonsense":                 {2, "unknown flag: --nonsense; see asynq-throttle status -h"},
 			"limits":                                 {2, "see asynq-throttle limits -h"},
+			"completion":                             {2, "see asynq-throttle completion -h"},
+			"completion bosh":                        {2, "unknown command \"bosh\" of asynq-throttle completion"},
+			"watch smtp --times -1":                  {2, "it is 0 at least"},
+			"lines smtp --scope global --key x":      {2, "has no keys"},
 			"status smpt":                            {1, "there are: smtp"},
 			"usage smtp tennant acme":                {2, "there are: global, tenant, domain"},
 			"usage smtp global x":                    {2, "has no keys"},
@@ -186,20 +190,36 @@ func TestMistakes(t *testing.T) {
 			"forecast smtp --key tenant":             {2, "is not SCOPE=KEY"},
 			"forecast smtp": {2,
 				"the scopes with keys are: tenant, domain; it is given as --key SCOPE=KEY"},
-			"forecast smtp --key tennant=a":           {2, "tennant names a scope this throttle does not have"},
-			"forecast smtp --key tenant=a --weight 0": {2, "it is given as --weight"},
-			"-u redis://127.0.0.1:1 ls":               {1, "is it up"},
-			"-u redis://u:SECRET@127.0.0.1:1 ls":      {1, "redis://127.0.0.1:1 does not answer"},
-			"-u nonsense://x ls":                      {2, "give a URL with -u or REDIS_URL"},
-			"purge smtp --asynq nonsense://x":         {2, "give a URL"},
-			"serve smpt":                              {1, "there are: smtp"},
-			"serve smtp --listen 0.0.0.0:0":           {2, "is not on loopback"},
-			"serve smtp --asynqmon localhost":         {2, "is no URL such as http://127.0.0.1:8080"},
+			"forecast smtp --key tenant=a --key tenant=b":                  {2, "a job has one key of a scope"},
+			"forecast smtp --key tenant=a --cost tenant=1 --cost tenant=2": {2, "is given twice"},
+			"forecast smtp --key tennant=a":                                {2, "tennant names a scope this throttle does not have"},
+			"forecast smtp --key tenant=a --weight 0":                      {2, "it is given as --weight"},
+			"-u redis://127.0.0.1:1 ls":                                    {1, "is it up"},
+			"-u redis://u:SECRET@127.0.0.1:1 ls":                           {1, "redis://127.0.0.1:1 does not answer"},
+			"-u nonsense://x ls":                                           {2, "give a URL with -u or REDIS_URL"},
+			"purge smtp --asynq nonsense://x":                              {2, "give a URL"},
+			"serve smpt":                                                   {1, "there are: smtp"},
+			"serve smtp --listen 0.0.0.0:0":                                {2, "is not on loopback"},
+			"serve smtp --asynqmon localhost":                              {2, "is no URL such as http://127.0.0.1:8080"},
 		} {
 			r := asked(t, addr, strings.Fields(line)...)
 			if r.status != want.status || !strings.Contains(r.errs, want.text) ||
 				strings.Count(r.errs, "\n") != 1 || r.out != "" || strings.Contains(r.errs, "SECRET") {
 				t.Errorf("%s: exit status %d, %q, %q", line, r.status, r.errs, r.out)
+			}
+		}
+	})
+}
+
+// TestNothingSelected: where jobs wait and a filter selects none of them, the answer is not that nothing waits.
+func TestNothingSelected(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		want := "nothing waits that --flow, --scope and --key select\n"
+		for _, line := range []string{"lines smtp --flow nobody", "lines smtp --scope tenant --key nobody"} {
+			if r := asked(t, client.Options().Addr, strings.Fields(line)...); r.status != 0 || r.out != want {
+				t.Errorf("%s: exit status %d, %s%s", line, r.status, r.out, r.errs)
 			}
 		}
 	})
@@ -624,9 +644,6 @@ func TestTimesForPeople(t *testing.T) {
 		if got := at(now.Add(d), now); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
-	}
-	if got := plain("a\x1b[31m"); got != `"a\x1b[31m"` {
-		t.Errorf("a hostile name shows as %q", got)
 	}
 }
 

@@ -79,7 +79,7 @@ func writeUses(g *page, uses view.Uses) {
 	for _, u := range uses.Rows {
 		set := cmp.Or(setText(u, uses.Now), "configuration") + servedText(u.Served)
 		row := []string{
-			scopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
+			view.ScopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
 			strconv.FormatInt(u.Booked, 10), room(u.Mode, u.Paused, u.Limit, u.Hours, u.Free, u.Anew, uses.Now),
 			strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
 		}

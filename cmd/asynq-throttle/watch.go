@@ -26,6 +26,9 @@ func (p *program) watch() *cobra.Command {
 			if every < 200*time.Millisecond {
 				return usagef("--every %s is less than 200ms", every)
 			}
+			if times < 0 {
+				return usagef("--times %d: it is 0 at least, for a watch until it is interrupted", times)
+			}
 			ctx := cmd.Context()
 			th, err := p.attach(ctx, args[0])
 			if err != nil {

@@ -33,6 +33,25 @@ func Printable(text string) string {
 	return b.String()
 }
 
+// mostShown is how many characters of a name are shown.
+const mostShown = 60
+
+// Name formats a name that users chose, among words: shortened if it is long, and quoted if a terminal or a reader
+// might misread it.
+func Name(name string) string {
+	runes := []rune(name)
+	rest := ""
+	if len(runes) > mostShown {
+		runes, rest = runes[:mostShown], "…"
+	}
+	for _, r := range runes {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == ' ' || r == '"' {
+			return strconv.Quote(string(runes)) + rest
+		}
+	}
+	return string(runes) + rest
+}
+
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -22,6 +22,23 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// TestName: a name that might be misread among words is quoted, a long one is shortened.
+func TestName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 61)
+	for name, want := range map[string]string{
+		"acme": "acme", "Zoë": "Zoë", "d/a": "d/a", "big corp": `"big corp"`, `a"b`: `"a\"b"`, "a\x1b[31m": `"a\x1b[31m"`,
+		"gpj\u202eexe": `"gpj\u202eexe"`, long: long[:60] + "…", " " + long: `" ` + long[:59] + `"…`,
+	} {
+		if got := Name(name); got != want {
+			t.Errorf("%q is shown as %s, want %s", name, got, want)
+		}
+	}
+	if got := ScopeKey("tenant", "acme is paused"); got != `tenant "acme is paused"` {
+		t.Errorf("a scope key is shown as %s", got)
+	}
+}
+
 // FuzzPrintable: whatever comes, nothing of it is obeyed by a screen, what is printable stays
 // as it is, and JSON means what it meant.
 func FuzzPrintable(f *testing.F) {

@@ -14,7 +14,7 @@ func ScopeKey(scope, key string) string {
 	if key == "" {
 		return scope
 	}
-	return scope + " " + Printable(key)
+	return scope + " " + Name(key)
 }
 
 // Many returns a count with its noun, given in the singular.
