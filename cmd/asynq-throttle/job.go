@@ -74,8 +74,8 @@ func writeJob(g *page, e explain.Explanation) {
 		g.line("%s", e.Help)
 	}
 	if t := e.Task; t != nil {
-		g.line("task %s of queue %s: %s, %s, retried %d of %d", view.Name(t.ID), view.Name(t.Queue), view.Name(t.Type), t.State,
-			t.Retried, t.MaxRetry)
+		g.line("task %s of queue %s: %s, %s, retried %d of %d", view.Name(t.ID), view.Name(t.Queue), view.Name(t.Type),
+			t.State, t.Retried, t.MaxRetry)
 		if t.Paused {
 			g.line("  %s", g.bad("the queue is paused in asynq"))
 		}

@@ -15,7 +15,8 @@ func (p *program) mode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mode THROTTLE [SCOPE MODE | --all MODE]",
 		Short: "show or set how far limits are in force, of a scope or with --all of all",
-		Long:  "Show or set how far limits are in force, of a scope or with --all of all. MODE is enforce, shadow, off or reset.",
+		Long: "Show or set how far limits are in force, of a scope or with --all of all.\n" +
+			"MODE is enforce, shadow, off or reset.",
 		Example: `  asynq-throttle mode smtp                  # what is configured and set
   asynq-throttle mode smtp tenant shadow    # count, delay nothing
   asynq-throttle mode smtp --all off --for 1h --why "the relay moves"   # switch the throttle off
