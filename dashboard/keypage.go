@@ -76,7 +76,8 @@ func keyPageOf(b *board, key scopeKey) any {
 
 // answer fills in what holds jobs back, until when, and what would let them start sooner.
 func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
-	why, until := view.Why(u)
+	under := b.line.under[key]
+	why, until := under.Waits(u, b.line.at)
 	switch {
 	case !p.Paused.IsZero() && !p.Weak:
 		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
@@ -85,6 +86,9 @@ func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 		p.Answer, p.Until = fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, view.Plural(p.Blocked.Jobs, "job"),
 			u.Waiting, view.Plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
 		p.Help = remedyUnder(u).help("it", false)
+		if view.Unpulled(under.Looked, b.line.at) != "" {
+			p.Help = view.StartWorker
+		}
 	case p.Own > 0 && len(p.WaitsFor) > 0:
 		p.ownWaits(b, u, key)
 	default:

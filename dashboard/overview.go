@@ -254,7 +254,7 @@ func (b *board) flowRows(w view.Waiting) []flowRow {
 		}
 		if s := b.keys[rows[i].For]; s != nil && s.err == nil {
 			rows[i].Known = true
-			rows[i].Why, rows[i].Until = view.Why(s.usage)
+			rows[i].Why, rows[i].Until = r.Waits(s.usage, b.line.at)
 			rows[i].Why = cmp.Or(rows[i].Why, itsTurn)
 		}
 	}

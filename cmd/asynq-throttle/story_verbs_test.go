@@ -212,6 +212,24 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
+// TestNobodyPulls: status and lines say that no worker looks at jobs in line, rather than since when they have room.
+func TestNobodyPulls(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		past := redis.Z{Score: float64(time.Now().Add(-10 * time.Minute).UnixMicro()), Member: "tenant:acme"}
+		if err := client.ZAddXX(t.Context(), "thr:{smtp}:4:timers", past).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"lines smtp", "lines smtp --by flow --flow acme", "status smtp"} {
+			r := asked(t, client.Options().Addr, strings.Fields(line)...)
+			if r.status != 0 || !strings.Contains(r.out, "no worker has looked at the line for 10m") {
+				t.Errorf("%s: exit status %d, %s%s", line, r.status, r.out, r.errs)
+			}
+		}
+	})
+}
+
 // TestNothingSelected: where jobs wait and a filter selects none of them, the answer is not that nothing waits.
 func TestNothingSelected(t *testing.T) {
 	t.Parallel()

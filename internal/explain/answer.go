@@ -18,10 +18,9 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	case e.Why != "":
 		e.Help = helpOf[e.cause()]
 	case e.idle && e.State != Unknown:
-		e.Why, e.Help = "no process of the throttle is alive, so nothing starts", startWorker
-	case e.unpulled():
-		e.Why = "no worker has looked at the line for " + view.Span(e.Now.Sub(e.looked)) + ", so nothing starts"
-		e.Help = startWorker
+		e.Why, e.Help = "no process of the throttle is alive, so nothing starts", view.StartWorker
+	case e.unpulled() != "":
+		e.Why, e.Help = e.unpulled()+", so nothing starts", view.StartWorker
 	case e.State == Booked:
 		e.booked(of)
 	case e.State == Overdue:
@@ -38,14 +37,12 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	}
 }
 
-const startWorker = "Start a worker, or look at its log."
-
-// patience is how long after its time a queue may stand without a look: workers pull several times a second.
-const patience = 30 * time.Second
-
-// unpulled reports whether no worker pulls the line in which the job waits.
-func (e *Explanation) unpulled() bool {
-	return e.State == Waiting && !e.looked.IsZero() && e.Now.Sub(e.looked) > patience
+// unpulled says that no worker pulls the line in which the job waits; empty if one does.
+func (e *Explanation) unpulled() string {
+	if e.State != Waiting {
+		return ""
+	}
+	return view.Unpulled(e.looked, e.Now)
 }
 
 // The reasons why asynq holds a task back.
@@ -66,7 +63,7 @@ var helpOf = map[string]string{
 // Held reports whether the job does not start when its turn comes: asynq holds its task back, no process is alive or
 // pulls, or its deadline is before.
 func (e *Explanation) Held() bool {
-	return e.cause() != "" || e.idle && e.State != Unknown || e.unpulled() || e.late()
+	return e.cause() != "" || e.idle && e.State != Unknown || e.unpulled() != "" || e.late()
 }
 
 // late reports whether the job in line is expected to start after its task's deadline.

@@ -45,6 +45,9 @@ type Row struct {
 	Why   string    `json:"why,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 
+	// Looked is when a pull has to look at the scope key of the oldest job; zero if that is not known.
+	Looked time.Time `json:"-"`
+
 	flows map[string]bool
 	under map[[2]string]bool // the scope keys for which its jobs wait
 }
@@ -120,7 +123,7 @@ func add(rows map[string]*Row, by By, l inspect.Lane) {
 	}
 	r := rows[name]
 	if r == nil {
-		r = &Row{Scope: l.Scope, Key: l.Key, flows: make(map[string]bool), under: make(map[[2]string]bool)}
+		r = &Row{Scope: l.Scope, Key: l.Key, Looked: l.Looked, flows: make(map[string]bool), under: make(map[[2]string]bool)}
 		rows[name] = r
 		switch by {
 		case ByFlow:
@@ -160,7 +163,7 @@ func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
 			}
 			known[name], w.Now = u, u.Now
 		}
-		r.Why, r.Until = Why(u)
+		r.Why, r.Until = r.Waits(u, u.Now)
 	}
 	if w.Now.IsZero() {
 		page, err := th.Lines(ctx, "")
@@ -168,6 +171,30 @@ func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
 		return err
 	}
 	return nil
+}
+
+// Waits returns what the row's oldest job waits for, and until when, by the state of its scope key: for a worker that
+// pulls, or for room. read is when the line was read.
+func (r Row) Waits(u inspect.Usage, read time.Time) (text string, until time.Time) {
+	if text = Unpulled(r.Looked, read); text != "" {
+		return text, time.Time{}
+	}
+	return Why(u)
+}
+
+// patience is how long after its time a scope key may stand without a look: workers pull several times a second.
+const patience = 30 * time.Second
+
+// StartWorker says what helps where no worker pulls.
+const StartWorker = "Start a worker, or look at its log."
+
+// Unpulled says for how long no worker has looked at a line at which a pull had to look at a time; empty if a worker
+// pulls, or if the time is not known.
+func Unpulled(looked, now time.Time) string {
+	if looked.IsZero() || now.Sub(looked) <= patience {
+		return ""
+	}
+	return "no worker has looked at the line for " + Span(now.Sub(looked))
 }
 
 // Leased reports whether a limit, or a text that begins with a limit, is a running limit: it has

@@ -24,6 +24,27 @@ func TestClosedByALimitThatEnds(t *testing.T) {
 	}
 }
 
+// TestNobodyPulls: jobs at which no worker has looked for long wait for a worker, and not for room.
+func TestNobodyPulls(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	full := inspect.Usage{Now: now, Served: 1, Limits: []inspect.LimitUsage{
+		{Limit: throttle.PerHour(1), Units: 1, Used: 1, Free: now.Add(time.Hour)}}}
+	room := "1/1h, 1 used, 0 booked"
+	for looked, want := range map[time.Duration]string{
+		time.Hour: room, 0: room, -30 * time.Second: room, -10 * time.Minute: "no worker has looked at the line for 10m",
+	} {
+		lanes := []inspect.Lane{{Flow: "acme", Jobs: 1, Scope: "tenant", Key: "acme", Looked: now.Add(looked)}}
+		row := view.Rows(lanes, view.ByFlow, view.Filter{}, 1).Rows[0]
+		if why, until := row.Waits(full, now); why != want || until.IsZero() != (want != room) {
+			t.Errorf("looked at %s from now: %q until %s, want %q", looked, why, until, want)
+		}
+	}
+	if why, _ := (view.Row{}).Waits(full, now); why != room {
+		t.Errorf("at an unknown time: %q", why)
+	}
+}
+
 // TestWhatIsUnlimitedHoldsNothingBack: a limit that is lifted and hours that are open are no reason to wait.
 func TestWhatIsUnlimitedHoldsNothingBack(t *testing.T) {
 	t.Parallel()
