@@ -174,10 +174,13 @@ func (t *Inspector) headers(ctx context.Context, names []string) ([]string, erro
 	return texts, err
 }
 
+// mostUsages is how many scope keys one call is asked for. Its steps are enough for about as many.
+const mostUsages = 200
+
 // UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key; with
 // an empty scope, of all these in all scopes of the throttle. It goes through every key that the throttle's server
-// has, some ten thousand in one call, and reads 500 scope keys per call. It changes nothing and fails as Usage does;
-// ctx bounds it.
+// has, some ten thousand in one call, and reads some 200 scope keys per call. It changes nothing and fails as Usage
+// does; ctx bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -190,7 +193,7 @@ func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error)
 		return nil, err
 	}
 	var all []Usage
-	for some := range slices.Chunk(names, mostOnPage) {
+	for some := range slices.Chunk(names, mostUsages) {
 		accounts, err := t.usage(ctx, wire.Usage{Names: some})
 		if err != nil {
 			return nil, fmt.Errorf("throttle: how the keys of %s stand: %w", scopeOrAll(scope), err)
