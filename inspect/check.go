@@ -103,11 +103,12 @@ func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 
 // check collects the findings of one Check.
 type check struct {
-	throttle *Inspector
-	findings []Finding // notes and warnings
-	faults   []Finding
-	refused  []string // commands, in capitals
-	missing  []string // ACL rules
+	throttle    *Inspector
+	findings    []Finding // notes and warnings
+	faults      []Finding
+	refused     []string // commands, in capitals
+	missing     []string // ACL rules
+	unpublished []string // ACL rules that decisions do not need
 }
 
 func (c *check) find(severity string, what, text, remedy string) {
@@ -261,6 +262,8 @@ func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) er
 func (c *check) failed(command, text string) {
 	is := func(prefix string) bool { return strings.Contains(text, prefix+" ") }
 	switch {
+	case refusesCommand(text) && command == "LPUSH":
+		c.unpublished = append(c.unpublished, "+lpush")
 	case refusesCommand(text):
 		c.refuse(command)
 	case refusesKey(text):
@@ -348,29 +351,34 @@ func (c *check) server(unread string, info map[string]string) {
 	}
 }
 
-// publishing tries the commands by which processes publish what they are, and by which changes are recorded: in a
-// transaction that leaves nothing behind. An error that is no refusal concerns decisions too, and is not its subject.
+// publishing warns of rules that are missing for what only publishing and the record of changes need: a transaction,
+// and LPUSH in it. It begins no transaction that the user may not end, since the connection would stay in it.
 func (c *check) publishing(ctx context.Context) {
-	key := c.throttle.prefix + "check"
-	tried, _ := command(ctx, c.throttle, func(ctx context.Context, client redis.Cmdable) ([]redis.Cmder, error) {
-		p := client.Pipeline()
-		for _, args := range [][]any{{"MULTI"}, {"LPUSH", key, 1}, {"PEXPIRE", key, 1000}, {"DEL", key}, {"EXEC"}} {
-			p.Do(ctx, args...)
-		}
-		tried, _ := p.Exec(ctx) // the error is that of one of the commands
-		return tried, nil
-	})
-	var refused, missing []string
-	for _, cmd := range tried {
-		if err := cmd.Err(); err != nil && refusesCommand(err.Error()) && !slices.Contains(c.missing, "+"+cmd.Name()) {
-			refused, missing = append(refused, strings.ToUpper(cmd.Name())), append(missing, "+"+cmd.Name())
-		}
+	missing := c.unpublished
+	if c.refuses(ctx, "EXEC") { // else it only says that no transaction has begun
+		missing = append(missing, "+multi", "+exec")
+	} else if c.refuses(ctx, "MULTI", "EXEC") {
+		missing = append(missing, "+multi")
 	}
-	if len(refused) > 0 {
-		c.find(warning, "permission", "the user may not call "+strings.Join(refused, ", ")+
+	if len(missing) > 0 {
+		c.find(warning, "permission", "the user may not call "+
+			strings.ToUpper(strings.ReplaceAll(strings.Join(missing, ", "), "+", ""))+
 			": changes of limits, modes and pauses take effect, and are not recorded, or what processes publish is missing",
 			"allow "+strings.Join(missing, " "))
 	}
+}
+
+// refuses sends commands together, and reports whether the first one is refused.
+func (c *check) refuses(ctx context.Context, commands ...string) bool {
+	is, _ := command(ctx, c.throttle, func(ctx context.Context, client redis.Cmdable) (bool, error) {
+		p := client.Pipeline()
+		for _, name := range commands {
+			p.Do(ctx, name)
+		}
+		tried, err := p.Exec(ctx)
+		return len(tried) > 0 && err != nil && tried[0].Err() != nil && refusesCommand(tried[0].Err().Error()), nil
+	})
+	return is
 }
 
 // processes compares the configurations of the live processes.

@@ -1,5 +1,5 @@
 -- Purpose: find out before the first decision what this server or this user would refuse: call every command of the
---   scripts so that it leaves nothing behind, and read INFO.
+--   scripts, and LPUSH, which records changes, so that it leaves nothing behind, and read INFO.
 -- Reply: now (0: TIME is refused)
 --   the error of INFO, '' for none
 --   the sections of INFO: server, memory, replication, persistence
@@ -39,6 +39,7 @@ local may_delete = try('DEL', key) ~= nil
 if may_set and may_delete then
   redis.pcall('SET', key, '1', 'PX', '1000')
   try('RPUSH', key, '1')
+  try('LPUSH', key, '1')
   redis.pcall('DEL', key)
   redis.pcall('HSET', key, '1', '1')
   try('APPEND', key, '1')

@@ -31,7 +31,7 @@ func leastRules(t testing.TB) []string {
 }
 
 // publishing are the rules that only publishing needs.
-var publishing = []string{"+multi", "+lpush", "+exec"}
+var publishing = []string{"+lpush", "+multi", "+exec"}
 
 // userClient returns a client of a user with these rules and no others.
 func userClient(t testing.TB, server *redistest.Server, user string, rules []string) *redis.Client {
@@ -187,17 +187,24 @@ func sortedAsProbed(t testing.TB, rules []string) []string {
 func TestF18_WithoutRulesToPublish(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, lacking := range append([][]string{publishing}, publishing[:1], publishing[1:2], publishing[2:]) {
+	for _, row := range []struct{ lacking, told []string }{
+		{publishing, publishing}, {publishing[:1], publishing[:1]}, {publishing[1:2], publishing[1:2]},
+		{publishing[2:], publishing[1:]}, // a user who may not end a transaction is not asked to begin one
+	} {
+		lacking := row.lacking
 		rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return slices.Contains(lacking, rule) })
 		th := newThrottle(t, userClient(t, server, "lacking", rules), globalScope(throttle.PerHour(5)), nil)
 		findings, err := inspect.New(th).Check(t.Context())
 		told := slices.DeleteFunc(findings, func(f inspect.Finding) bool { return f.What != "permission" })
 		if err != nil || len(told) != 1 || told[0].Severity != "warning" ||
-			told[0].Remedy != "allow "+strings.Join(lacking, " ") {
-			t.Errorf("without %v: got %v, %v; want a warning that names them", lacking, told, err)
+			told[0].Remedy != "allow "+strings.Join(row.told, " ") {
+			t.Errorf("without %v: got %v, %v; want a warning that names %v", lacking, told, err, row.told)
 		}
 		if keys := keyNames(t, server.Client(t), th); len(keys) > 0 {
 			t.Errorf("without %v: left behind %v", lacking, keys)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: strings.Join(lacking, ""), Weight: 1}); err != nil {
+			t.Errorf("without %v, the next call: %v", lacking, err)
 		}
 	}
 }
