@@ -98,7 +98,9 @@ func (h *lineHistory) arrive() {
 	h.ask(j)
 }
 
-func (h *lineHistory) drawTenant() string { return rapid.SampledFrom([]string{"a", "b"}).Draw(h.t, "tenant") }
+func (h *lineHistory) drawTenant() string {
+	return rapid.SampledFrom([]string{"a", "b"}).Draw(h.t, "tenant")
+}
 
 // drawn draws a job that has neither started nor left; nil if there is none.
 func (h *lineHistory) drawn() *lineJob {
