@@ -133,6 +133,27 @@ func TestWindowsSideBySide(t *testing.T) {
 	})
 }
 
+// TestPlanOfALongerLookahead: a job that one process plans keeps its slot although another process, whose lookahead does
+// not reach the slot, pulls.
+func TestPlanOfALongerLookahead(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := globalScope(throttle.Per(1, 5*time.Second))
+		first := newThrottle(t, client, scopes, &throttle.Options{Lookahead: 10 * time.Second})
+		planner := newScripted(first)
+		other := newScripted(sameAs(t, client, first, scopes, throttle.Options{Lookahead: time.Second}))
+		job := throttle.Job{ID: "planned", Weight: 1, Plan: true}
+		comes(t, planner, 0, throttle.Job{ID: "first", Weight: 1}, throttle.Granted)
+		slot := comes(t, planner, 0, job, throttle.Booked).Start
+		pulled, err := other.Pull(dawn.Add(time.Second))
+		if err != nil || len(pulled.Overdue) > 0 || len(pulled.Booked) != 1 || !pulled.Booked[0].Start.Equal(slot) {
+			t.Errorf("pulled %+v, %v; want the planned job with its slot, %s", pulled, err, slot)
+		}
+		job.Plan = false
+		comes(t, other, slot.Sub(dawn), job, throttle.Granted)
+	})
+}
+
 // TestTurnsSideBySide: each start of one process counts once for the other, however often they take
 // turns. Only the first start of a does not count for b: the window of b did not exist yet.
 func TestTurnsSideBySide(t *testing.T) {

@@ -47,14 +47,13 @@ func (l *Line) misses(job Job, known *record) bool {
 
 // redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is
 // late by more than its longest wait: then the job takes what is free now, and leaves promised slots to other jobs. A
-// booking further ahead than the lookahead allows was made before the clock stepped back. A caller that only plans a
-// booked job gets the booking again: only the caller that delivers the job gets its start.
+// caller that only plans a booked job gets the booking again: only the caller that delivers the job gets its start.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
 	}
 	slot := known.slot
-	if slot > l.now+l.settings.Lookahead+steppedBack && !l.hasClaim(job.ID) {
+	if l.isOfLaterClock(slot) && !l.hasClaim(job.ID) {
 		slot = l.now
 	}
 	if job.Plan || l.now < slot-job.MaxWait {
@@ -73,6 +72,10 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	l.forgetJob(job.ID)
 	return l.grant(job, lane, f.at, known.arrival), true
 }
+
+// isOfLaterClock reports whether a slot, not that of a claim, was promised before the clock stepped far back. A slot
+// that is less far ahead may be that of a process with a longer lookahead.
+func (l *Line) isOfLaterClock(slot int64) bool { return slot > l.now+l.settings.Lookahead+steppedBack }
 
 // assign gives a job a start, a booking, or an entry in its lane: at the front if the job had one before.
 func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {

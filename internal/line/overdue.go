@@ -54,8 +54,8 @@ func (p *puller) reportAgain(id string) {
 	p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
 }
 
-// endBooking ends a booking whose grace is over. The job keeps its position for a while. Before that, it reports a
-// plan.
+// endBooking ends a booking whose grace is over, or that was made before the clock stepped back. The job keeps its
+// position for a while. Otherwise it reports a plan.
 func (p *puller) endBooking(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {
@@ -65,7 +65,7 @@ func (p *puller) endBooking(id string) {
 		return
 	}
 	ends := known.slot + p.settings.Grace
-	if p.now < ends && known.slot <= p.now+p.settings.Lookahead {
+	if p.now < ends && !p.isOfLaterClock(known.slot) {
 		p.told.Booked = append(p.told.Booked, Told{id, known.slot, known.lane})
 		p.bookings--
 		p.timers.set("="+id, ends)

@@ -34,7 +34,8 @@ local function report_again(id)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
--- Ends a booking whose grace is over; the job keeps its position for a while. Before its grace is over, reports a plan.
+-- Ends a booking whose grace is over, or that was made before the clock stepped back; the job keeps its position for a
+-- while. Otherwise reports a plan.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
   local slot, costs_text, arrival, text = parse_booking(record or '')
@@ -44,7 +45,7 @@ local function end_booking(id)
     return write('ZREM', overdues, id)
   end
   local ends = slot + grace
-  if now < ends and ends <= horizon + grace then
+  if now < ends and ends <= horizon + 30000000 + grace then
     add_job(puller.booked, id, slot, text)
     puller.bookings = puller.bookings - 1
     return write('ZADD', timers, format('%d', ends), BOOKING .. id)
