@@ -92,18 +92,17 @@ func (q *queue) leave(lane *lane) {
 	}
 }
 
-// charge moves a flow's tag on by the charged work, and the tag of its priority. A refund moves the tag back, at most
-// to four times the refund before the virtual time: a job that found room at once had moved no tag, and several jobs
-// may be booked before the first of them is settled.
-func (q *queue) charge(of class, work, lower float64) {
+// charge moves a flow's tag on by the charged work, and the tag of its priority. seconds says that the work is not the
+// units of a start, but seconds in places.
+func (q *queue) charge(of class, work, lower float64, seconds bool) {
 	flow := of.flow
-	q.classes[flow].charge(of.priority, work, lower)
+	q.classes[flow].charge(of.priority, work, lower, seconds)
 	if tag, stands := q.tags.get(flow); stands {
-		q.tags.set(flow, movedBy(tag, work, q.virtual))
+		q.tags.set(flow, movedBy(tag, work, q.virtual, seconds))
 		return
 	}
 	tag := q.startTag(flow)
-	q.setFinishTag(flow, movedBy(tag, work, q.virtual))
+	q.setFinishTag(flow, movedBy(tag, work, q.virtual, seconds))
 }
 
 // walked returns the lane that a walk has reached, and the tag of its flow.
@@ -200,7 +199,7 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 				delete(q.let, lane.flow)
 				q.classes[lane.flow].serve(lane.priority)
 			}
-			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower())
+			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower(), false)
 		}
 	}
 }
@@ -209,7 +208,7 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 func (l *Line) chargeDifference(lane *lane, charged, costs []int64) {
 	for i, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
-			q.charge(lane.class, float64(costs[i]-charged[i])/l.share(lane.flow), l.lower())
+			q.charge(lane.class, float64(costs[i]-charged[i])/l.share(lane.flow), l.lower(), false)
 		}
 	}
 }

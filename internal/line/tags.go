@@ -65,9 +65,10 @@ func (q *queue) forgetFlow(flow string) {
 
 // movedBy returns where work moves a tag. A refund moves it back to four times the refund before the virtual time at
 // most: a job that found room at once had moved no tag, and others are booked before the first of them is settled.
-func movedBy(tag, work, virtual float64) float64 {
+// Seconds in places, of which a start charges one, move it all the way back.
+func movedBy(tag, work, virtual float64, seconds bool) float64 {
 	moved := tag + work
-	if moved < tag {
+	if moved < tag && !seconds {
 		return min(tag, max(moved, virtual-4*(tag-moved)))
 	}
 	return moved
