@@ -133,8 +133,8 @@ func TestWindowsSideBySide(t *testing.T) {
 	})
 }
 
-// TestPlanOfALongerLookahead: a job that one process plans keeps its slot although another process, whose lookahead does
-// not reach the slot, pulls.
+// TestPlanOfALongerLookahead: a job that one process plans keeps its slot although another process pulls, whose
+// lookahead does not reach the slot.
 func TestPlanOfALongerLookahead(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
