@@ -41,8 +41,8 @@ func openingHours(ctx context.Context, b *bench, client *redis.Client) error {
 	return errors.Join(drive(ctx, th, 4*time.Second), look(ctx, th, throttle.Global, "", time.Second))
 }
 
-// hoursOpen plans many tasks of a thousand tenants while hours are closed, and has asynq run the first of them once the hours
-// are open.
+// hoursOpen plans many tasks of a thousand tenants while hours are closed, and has asynq run the first of them once the
+// hours are open.
 func hoursOpen(ctx context.Context, b *bench) error {
 	return twoServers(ctx, func(_, _ *server, decide, work *redis.Client) error {
 		hours, opens := opensSoon()
