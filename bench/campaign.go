@@ -62,7 +62,7 @@ func campaigns(ctx context.Context, b *bench) error {
 
 // costs are what a campaign needed of its server.
 type costs struct {
-	peak                      float64 // the server's memory in bytes, above that at the start
+	peak                      float64 // the most memory of the server, in bytes more than at the start
 	planned, pulled, redeemed stage
 }
 

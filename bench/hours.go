@@ -16,7 +16,7 @@ import (
 // edgeRate is how many jobs may start per second once hours are open.
 const edgeRate = 2000
 
-// opensSoon returns hours that open at a full minute, one to two minutes from now, and this minute.
+// opensSoon returns hours that open at a full minute, one to two minutes from now, and when they open.
 func opensSoon() (hours throttle.Limit, opens time.Time) {
 	const clock = "15:04"
 	opens = time.Now().UTC().Truncate(time.Minute).Add(2 * time.Minute)
@@ -123,5 +123,5 @@ func (b *bench) printEdge(starts []started, edge time.Time, putBack int64) {
 		least, most = min(least, n), max(most, n)
 	}
 	b.say("in the first five seconds %d tenants have %d to %d starts each", len(of), least, most)
-	b.most("starts of one tenant more than of another", float64(most-least), 2)
+	b.most("most starts of a tenant less the fewest", float64(most-least), 2)
 }

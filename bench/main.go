@@ -58,7 +58,7 @@ func main() {
 	flag.StringVar(&o.setting, "setting", "", "of the longest calls only the settings whose name contains this")
 	flag.StringVar(&o.picture, "picture", "", "draw a drain beside asynq's recipe to this SVG file, and nothing else")
 	flag.StringVar(&o.write, "write", "", "write what is printed into this Markdown file, too")
-	flag.BoolVar(&o.full, "full", false, "as long as the documents' figures take, some ten minutes; the flags above win")
+	flag.BoolVar(&o.full, "full", false, "the sizes of the documents' figures, some ten minutes; the flags above win")
 	flag.BoolVar(&o.strict, "strict", false, "end with an error if a goal is missed")
 	flag.Parse()
 	if *list {

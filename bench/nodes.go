@@ -19,7 +19,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// The number of a Cluster's nodes, of throttles, two on each node, of goroutines that ask them, and of slots.
+// How many nodes and slots a Cluster has, how many throttles lie on it (two on each node), and how many goroutines ask
+// them.
 const (
 	clusterNodes     = 4
 	clusterThrottles = 2 * clusterNodes

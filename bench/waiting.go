@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// few is how many jobs wait in line in the rows with which those with many jobs are compared.
+// few is how many jobs wait in line in the rows with few jobs. The rows with many jobs are compared with these.
 const few = 100
 
 // line is a throttle with jobs in line.
@@ -61,7 +61,7 @@ func (l *line) fill(ctx context.Context, jobs int) error {
 // steps are the steps of a job that waits.
 var steps = []string{"joining the line", "being pulled", "being redeemed"}
 
-// turn is how many jobs join, are pulled and start in turn.
+// turn is how many jobs join together, are then pulled, and then start.
 const turn = 200
 
 // waiting compares what each step of a job in line costs, with few waiting jobs and with many.
@@ -105,7 +105,7 @@ func waiting(ctx context.Context, b *bench) error {
 // turn lets jobs join, be pulled and start, and returns what each step cost the server.
 func (l *line) turn(ctx context.Context, s *server) (map[string]float64, error) {
 	took := make(map[string]float64)
-	// The jobs of the last turn have gone.
+	// The jobs of the last turn must have gone.
 	if err := l.settled(ctx); err != nil {
 		return nil, err
 	}
