@@ -16,7 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestRampIsWrittenOut: a rule becomes the list of its steps, each rounded down, at least a unit more, and at most max.
+// TestRampIsWrittenOut: a rule becomes the list of its steps, each rounded down, but at least
+// a unit above the one before, and at most max.
 func TestRampIsWrittenOut(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -28,7 +29,7 @@ func TestRampIsWrittenOut(t *testing.T) {
 		"ramp 100/day x1.3 max 300 from 2026-12-01 @UTC":         "ramp 100 130 169 219 284 300/day from 2026-12-01 @UTC",
 		"ramp 3/week max 9 from 2026-12-07 +3 every 2w @UTC":     "ramp 3 6 9/week every 2w from 2026-12-07 @UTC",
 		"ramp 50 60/day+3h from 2026-12-01 held 2026-12-05 @UTC": "ramp 50 60/day+3h from 2026-12-01 held 2026-12-05 @UTC",
-		// The first period that begins then or later, and the one in which a date lies.
+		// A ramp begins with the first period that begins on its date or later. It is held in the period of the date.
 		"ramp 1 2/week from 2026-12-01 held 2026-12-20 @UTC": "ramp 1 2/week from 2026-12-07 held 2026-12-14 @UTC",
 		"ramp 1 2/month+30d from 2026-02-01 every 3mo @UTC":  "ramp 1 2/month+30d every 3mo from 2026-02-28 @UTC",
 		"ramp 4503599627370496/day x1.999 max 9007199254740992 from 2026-12-01 @UTC": "ramp 4503599627370496 " +
@@ -53,7 +54,7 @@ func TestRampIsWrittenOut(t *testing.T) {
 	}
 }
 
-// TestRampsAreChecked: what is no ramp is refused, with what is wrong.
+// TestRampsAreChecked: a text that is no ramp is refused, and the error says what is wrong.
 func TestRampsAreChecked(t *testing.T) {
 	t.Parallel()
 	for text, reason := range map[string]string{
@@ -127,7 +128,7 @@ func TestRampsAreChecked(t *testing.T) {
 // errorOf returns the error of a call.
 func errorOf[T any](_ T, err error) error { return err }
 
-// TestRampIsHeldAndContinued: held it keeps its step, continued it goes on from there, ended it is a quota.
+// TestRampIsHeldAndContinued: a held ramp keeps its step, a continued one goes on from there, an ended one is a quota.
 func TestRampIsHeldAndContinued(t *testing.T) {
 	t.Parallel()
 	at := func(date int, hour int) time.Time { return time.Date(2026, 12, date, hour, 0, 0, 0, time.UTC) }
@@ -171,7 +172,7 @@ func TestRampIsHeldAndContinued(t *testing.T) {
 }
 
 // TestRampBeyondTheKnownEdges: a job waits for a ramp that begins in two months, and a heavy one for a step in forty
-// days, far behind the edges that Redis knows at first.
+// days, far beyond the edges that Redis knows at first.
 func TestRampBeyondTheKnownEdges(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -259,7 +260,7 @@ func TestForecastOverGrowingDays(t *testing.T) {
 	}
 }
 
-// TestGuessOfARamp: the guess for a job far behind in a lane goes over the steps.
+// TestGuessOfARamp: the guess for a job far back in a lane counts each step's units.
 func TestGuessOfARamp(t *testing.T) {
 	t.Parallel()
 	s := newScripted(newThrottle(t, miniClient(t), globalScope(throttle.Ramp("2 4 8/day+9h from 2027-01-15 @UTC")),

@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// openingDomain is a driver of jobs to one domain that takes a hundred at once.
+// openingDomain returns a driver of jobs to one domain, whose limit lets a hundred start at once.
 func openingDomain(t *testing.T, tenant throttle.Limit) *driver {
 	t.Helper()
 	domain := throttle.Limit{Units: 100, Window: 10 * time.Second, Precision: throttle.Exact}
@@ -62,7 +62,7 @@ func TestLanesThatLeaveLetOthersIn(t *testing.T) {
 				d.enqueue(1, fmt.Sprint("other-", i, "-"), 1, toFullDomain(fmt.Sprint("other", i)))
 			}
 			d.run(6*time.Second, 250*time.Millisecond)
-			began := d.now // the domain opens soon
+			began := d.now // the domain has room again soon
 			d.run(30*time.Second, 250*time.Millisecond)
 			last := d.lastOf("other", began)
 			t.Logf("%d of 50 started, the last after %s", d.startedBy()["other"], last)
@@ -74,7 +74,7 @@ func TestLanesThatLeaveLetOthersIn(t *testing.T) {
 }
 
 // TestResumedDomainKeepsTheOrder: when a pause is ended early, those who waited longer
-// start first, and each costs a pull or so.
+// start first, and each takes about one pull.
 func TestResumedDomainKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	d := openingDomain(t, throttle.PerSecond(1000))

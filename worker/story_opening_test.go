@@ -12,7 +12,7 @@ import (
 )
 
 // TestBacklogThatMayBeginIsNotPutBack: planned tasks of many tenants wait until hours open, or until a pause ends, and
-// then take minutes. Those whose turn is late wait for it where they are: hardly one comes too early and is put back.
+// then take minutes. A task whose turn is late stays in line until then: hardly one comes too early and is put back.
 func TestBacklogThatMayBeginIsNotPutBack(t *testing.T) {
 	t.Parallel()
 	const tasks, tenants, closed = 150, 50, 20 * time.Minute

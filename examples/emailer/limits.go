@@ -20,7 +20,7 @@ const (
 )
 
 // scopeConnections is the scope that limits how many mails are being sent to a domain at
-// once. A scope has one unit: the other limits of a domain count recipients.
+// once. A scope counts one kind of unit: the other limits of a domain count recipients.
 const scopeConnections = campaign.ScopeConnections
 
 // margin is how long a mail may take from its grant to the mail server. The throttle counts a
@@ -69,7 +69,7 @@ func (o *options) addPerDay(text string) error {
 	return o.add(scopeTenant, units+"/"+throttle.Day+"@"+zone)
 }
 
-// addWarmup adds a ramp to the global scope, for the address that all mails are sent from is new; none if the text is
+// addWarmup adds a ramp to the global scope, since the address that sends all mails is new; none if the text is
 // empty. In Go, it would be throttle.Ramp("50/day x2 max 400 from 2026-12-01 @Europe/Paris").
 func (o *options) addWarmup(text string) error {
 	if text == "" {

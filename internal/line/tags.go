@@ -36,7 +36,8 @@ func (l *Line) forgetShares() {
 	}
 }
 
-// mostTags is how many finish tags a queue keeps: the latest ones. One look forgets at most as many expired tags.
+// mostTags is how many finish tags a queue keeps: the highest. forgottenAtOnce is how many passed tags one look forgets
+// at most, and how many shares one pull.
 const (
 	mostTags        = 1000
 	forgottenAtOnce = 50
@@ -57,15 +58,15 @@ func (q *queue) forgetFinished() {
 	}
 }
 
-// forgetFlow forgets the tag of a flow that does not stand here.
+// forgetFlow forgets the finish tag and the class tags of a flow that does not stand here.
 func (q *queue) forgetFlow(flow string) {
 	q.finish.delete(flow)
 	delete(q.classes, flow)
 }
 
-// movedBy returns where work moves a tag. A refund moves it back to four times the refund before the virtual time at
-// most: a job that found room at once had moved no tag, and others are booked before the first of them is settled.
-// Seconds in places, of which a start charges one, move it all the way back.
+// movedBy returns where work moves a tag. A refund moves it back, but not further than four times the refund before the
+// virtual time: a job that found room at once had moved no tag, and others are booked before the first of them is
+// settled. Seconds in places, of which a start charges one, move it all the way back.
 func movedBy(tag, work, virtual float64, seconds bool) float64 {
 	moved := tag + work
 	if moved < tag && !seconds {

@@ -23,8 +23,8 @@ type row struct {
 	limits    []throttle.Limit
 	arrivals  []plot.Moment // in order
 	starts    []plot.Moment // in order
-	firstCome []plot.Moment // the starts first come, first served, in order; empty if not known
-	raised    []plot.Moment // limit that is raised, in units per second; then the limits are left out
+	firstCome []plot.Moment // the starts under first come, first served, in order; empty if not known
+	raised    []plot.Moment // the limit that is raised, in units per second; then limits are not drawn
 }
 
 // writePlot draws the run into a file, as PNG or SVG by its name.
@@ -49,7 +49,7 @@ func writePlot(path string, r result) error {
 	return plot.Write(path, graphs, end)
 }
 
-// flow shows what arrived and what started, by the clock if it says when the run began.
+// flow shows what arrived and what started: by the clock if began is set, else by seconds.
 func (one row) flow(began time.Time) plot.Graph {
 	return plot.Flow{Title: one.title + ": units arrived and started", Arrived: one.arrivals, Started: one.starts,
 		Otherwise: one.firstCome, Rule: "first come, first served", Began: began}
