@@ -29,7 +29,7 @@ func TestRampIsWrittenOut(t *testing.T) {
 		"ramp 100/day x1.3 max 300 from 2026-12-01 @UTC":         "ramp 100 130 169 219 284 300/day from 2026-12-01 @UTC",
 		"ramp 3/week max 9 from 2026-12-07 +3 every 2w @UTC":     "ramp 3 6 9/week every 2w from 2026-12-07 @UTC",
 		"ramp 50 60/day+3h from 2026-12-01 held 2026-12-05 @UTC": "ramp 50 60/day+3h from 2026-12-01 held 2026-12-05 @UTC",
-		// A ramp begins with the first period that begins on its date or later. It is held in the period of the date.
+		// A ramp begins with the first period from its date on. It is held in the period of the date.
 		"ramp 1 2/week from 2026-12-01 held 2026-12-20 @UTC": "ramp 1 2/week from 2026-12-07 held 2026-12-14 @UTC",
 		"ramp 1 2/month+30d from 2026-02-01 every 3mo @UTC":  "ramp 1 2/month+30d every 3mo from 2026-02-28 @UTC",
 		"ramp 4503599627370496/day x1.999 max 9007199254740992 from 2026-12-01 @UTC": "ramp 4503599627370496 " +
