@@ -182,7 +182,7 @@ func number(text, name string) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// together calls f for 0 to n-1, in callers goroutines at a time, and returns how long each call took.
+// together calls f for 0 to n-1, by as many goroutines as callers says, and returns how long each call took.
 func together(n, callers int, f func(i int) error) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	failed := make([]error, callers)

@@ -90,7 +90,7 @@ func fill(ctx context.Context, all []*size, window time.Duration) error {
 	return nil
 }
 
-// topUp charges hundredths of the limit, at most steps of them, to each scope key, as long as there is room. In
+// topUp charges hundredths of the limit, as many as steps, to each scope key, as long as there is room. In
 // redis_rate, whose bucket refills all the time, it charges everything that is there.
 func (of *size) topUp(ctx context.Context, steps int) error {
 	part := max(1, of.units/sizeSteps)
@@ -120,7 +120,7 @@ func (of *size) topUp(ctx context.Context, steps int) error {
 	return nil
 }
 
-// job returns a job of the i-th scope key in turn that starts within a time or not at all.
+// job returns a job of the i-th scope key in turn. It is refused if it cannot start within a time.
 func (of *size) job(id string, i int, weight int64, within time.Duration) throttle.Job {
 	now := time.Now()
 	j := job(id+strconv.Itoa(i)+"-"+strconv.FormatInt(now.UnixNano(), 36), "tenant-"+strconv.Itoa(i%sizeKeys))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clocksAhead is how far ahead changes of clocks are published, and clocksAlike how far ahead those of two processes
-// are compared: they published them at other times.
+// clocksAhead is how far ahead a process publishes the changes of clocks. clocksAlike is how far ahead those of two
+// processes are compared: it is shorter, since the two published at different times.
 const (
 	clocksAlike = 700 * 24 * time.Hour
 	clocksAhead = clocksAlike + 30*24*time.Hour
@@ -39,7 +39,8 @@ func changesOf(now time.Time) []time.Time {
 	return changes
 }
 
-// offsetsOf returns where two clocks differ first, as texts; two empty ones if they do not, as far as both are known.
+// offsetsOf returns what two clocks show when they first differ; two empty texts if they are alike as far as both are
+// known.
 func offsetsOf(mine, others []time.Time) (string, string) {
 	if len(mine) == 0 || len(others) == 0 {
 		return "", ""

@@ -63,8 +63,8 @@ type Process struct {
 	// Delays are how long after their grants the process has begun its jobs, for each scope
 	// with a Margin.
 	Delays map[string]StartDelay `json:"delays,omitempty"`
-	// Clocks are, for each time zone of a quota, when the process read its clock, and when it will be
-	// changed within two years, by the zone data of the process. Each instant has the offset from UTC
+	// Clocks are, for each time zone of a quota or of hours, when the process read its clock, and when
+	// this clock will be changed within two years, by the zone data of the process. Each instant has the offset from UTC
 	// that holds from then on.
 	Clocks map[string][]time.Time `json:"clocks,omitempty"`
 }

@@ -60,8 +60,8 @@ func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error
 	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
 }
 
-// settle corrects each charge to what actual returns. With rebook, the units are booked again for the same
-// start.
+// settle corrects each charge to what actual returns. With rebook, the units are booked again, for a
+// microsecond after the start.
 func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(c *charge) int64,
 	rebook bool) (bool, error) {
 	if err := t.checkGrant(ctx, granted); err != nil {
