@@ -3,17 +3,18 @@
 -- ARGV[5] lane
 -- ARGV[6] costs that were charged, units
 -- ARGV[7] costs that were used, units
--- ARGV[8] "start decided settle_within share rebook"
+-- ARGV[8] "start decided settle_within share rebook waited"
 --   start, us; decided: when it was granted, us; settle_within: how long after the start it may be settled, us
 --   share of its flow, 1 and up
 --   rebook: 1 to make it a booking again, else 0
+--   waited: 1 if the job waited for its start, and so moved its flow's tags by what it was charged, else 0
 -- Reply: now, next
 --   1 if it was done, else 0
 -- uses: request, kinds, entries, scopes, grants, records, ledger, key, queue, line, running
 
 -- Read.
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
-local start, decided, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) (%d+) ([01])$')
+local start, decided, within, share, rebook, waited = match(ARGV[8], '^(%d+) (%d+) (%d+) (%d+) ([01]) ([01])$')
 start, decided, within, rebook = tonumber(start), tonumber(decided), tonumber(within), rebook == '1'
 local mark = of_grant('settled', id, start)
 local found = read_control(mark)
@@ -64,11 +65,12 @@ end
 
 -- Decide.
 if share ~= '1' then lane.share = tonumber(share) end
-local deltas = {}
+local turns = {} -- by how much the flow's tags move
 for i = 1, #lane do
-  deltas[i] = actual[i] - charged[i]
-  if deltas[i] ~= 0 then correct(lane[i], deltas[i]) end
-  if deltas[i] < 0 then hurry(lane[i].name) end
+  local delta = actual[i] - charged[i]
+  turns[i] = waited == '1' and delta or max(0, delta)
+  if delta ~= 0 then correct(lane[i], delta) end
+  if delta < 0 then hurry(lane[i].name) end
 end
 if rebook then
   give_back(id, start, '')
@@ -77,7 +79,7 @@ if rebook then
   promise(id, lane, ARGV[6], charged, slot, decided)
   expire(jobs, timers)
 else
-  charge(lane, deltas, 1, true)
+  charge(lane, turns, 1, true)
 end
 
 -- Write.

@@ -101,7 +101,7 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 		id := jobs[i].ID
 		if a.Outcome == line.Granted {
 			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start,
-				Decided: m.now})
+				Decided: m.now, Waited: a.Waited > 0})
 		}
 		if a.Outcome == line.Granted || a.Outcome >= line.TooLate {
 			delete(m.jobs, id)

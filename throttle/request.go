@@ -183,7 +183,7 @@ func (t *setup) cooldowns(granted *Reservation) map[string]int64 {
 func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, rebook bool) []any {
 	return t.arguments(wire.Settle{
 		Grant: line.Grant{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Start: granted.Start.UnixMicro(),
-			Decided: granted.decided()},
+			Decided: granted.decided(), Waited: granted.Waited > 0},
 		Actual: actual, Within: t.options.SettleWithin.Microseconds(), Share: t.shares.of(o.flow), Rebook: rebook,
 	}.Arguments())
 }

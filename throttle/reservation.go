@@ -51,14 +51,15 @@ type Reservation struct {
 	// times in a Lease until then.
 	Lease time.Duration
 	// Waited is, for a job that Redis granted, how long it waited from its arrival to Start: from
-	// the first time that it was asked for, or planned.
+	// the first time that it was asked for, or planned. A lower charge gives turns back only to the
+	// flow of a job that waited.
 	Waited time.Duration
 	// Cooldowns are, by scope, how long the job still counts as running after Done. A caller
 	// may set them to replace Scope.Cooldown: at most a Lease.
 	Cooldowns map[string]time.Duration
 	// Uncharged are, for a granted job, the scopes that were Off: the job was not charged there,
-	// and Settle corrects nothing there. Keep Uncharged with Job and Start if another process
-	// will settle the job.
+	// and Settle corrects nothing there. Keep Uncharged, Waited, Job and Start if another
+	// process will settle the job.
 	Uncharged []string
 	// Now is when the job was decided, on Redis' clock; for a job that is Advanced, when its units were charged.
 	Now time.Time

@@ -19,7 +19,7 @@ import (
 // before, if it started longer ago than Options.SettleWithin, or if Redis did not decide it. It
 // also returns false if the answer of this very call was lost and the client repeated it; then
 // the charge is corrected. Any process of the same configuration can settle a grant: only its
-// Job, Start, Now, Uncharged and Advanced are read.
+// Job, Start, Now, Waited, Uncharged and Advanced are read.
 //
 // Places of running limits stay occupied: Done gives them back. Windows that began to count after
 // the job was granted, and scopes that were Off then, stay as they are: the job was not charged

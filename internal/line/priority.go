@@ -91,9 +91,8 @@ func (t *ClassTags) serve(priority int) {
 }
 
 // charge moves a priority's tag by work of which each unit counts for a power of lower.
-func (t *ClassTags) charge(priority int, work, lower float64, seconds bool) {
+func (t *ClassTags) charge(priority int, work, lower float64, leaves bool) {
 	if t != nil {
-		tag := t.of(priority)
-		t.Tags[priority] = movedBy(tag, work*math.Pow(lower, float64(priority)), t.Virtual, seconds)
+		t.Tags[priority] = movedBy(t.of(priority), work*math.Pow(lower, float64(priority)), t.Virtual, leaves)
 	}
 }

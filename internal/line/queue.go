@@ -92,17 +92,15 @@ func (q *queue) leave(lane *lane) {
 	}
 }
 
-// charge moves a flow's tag on by the charged work, and the tag of its priority. seconds says that the work is not the
-// units of a start, but seconds in places.
-func (q *queue) charge(of class, work, lower float64, seconds bool) {
+// charge moves a flow's tag by the charged work, and the tag of its priority; back if a job leaves.
+func (q *queue) charge(of class, work, lower float64, leaves bool) {
 	flow := of.flow
-	q.classes[flow].charge(of.priority, work, lower, seconds)
+	q.classes[flow].charge(of.priority, work, lower, leaves)
 	if tag, stands := q.tags.get(flow); stands {
-		q.tags.set(flow, movedBy(tag, work, q.virtual, seconds))
+		q.tags.set(flow, movedBy(tag, work, q.virtual, leaves))
 		return
 	}
-	tag := q.startTag(flow)
-	q.setFinishTag(flow, movedBy(tag, work, q.virtual, seconds))
+	q.setFinishTag(flow, movedBy(q.startTag(flow), work, q.virtual, leaves))
 }
 
 // walked returns the lane that a walk has reached, and the tag of its flow.
@@ -199,7 +197,7 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 				delete(q.let, lane.flow)
 				q.classes[lane.flow].serve(lane.priority)
 			}
-			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower(), false)
+			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower(), sign < 0)
 		}
 	}
 }

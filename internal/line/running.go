@@ -131,7 +131,7 @@ func (l *Line) pay(r *run) {
 	paid := make(map[string]bool)
 	for _, p := range r.places {
 		if q := l.queues[p.key]; q != nil && !paid[p.key] {
-			q.charge(r.of, float64(p.units)*time/l.share(r.of.flow), l.lower(), true)
+			q.charge(r.of, float64(p.units)*time/l.share(r.of.flow), l.lower(), false)
 			paid[p.key] = true
 		}
 	}

@@ -1,6 +1,9 @@
 package line
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Grant is a start that was granted.
 type Grant struct {
@@ -9,6 +12,7 @@ type Grant struct {
 	Costs   []int64
 	Start   int64
 	Decided int64 // when it was granted
+	Waited  bool  // its job waited for its start, and so moved its flow's tags by what it was charged
 }
 
 // mark distinguishes the grant from other grants of its job.
@@ -27,6 +31,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		l.key(name)
 	}
 	l.settled[mark] = g.Start + within
+	turns := slices.Clone(actual) // what moves the flow's tags
 	for i, name := range lane.keys {
 		k := l.key(name)
 		delta := actual[i] - g.Costs[i]
@@ -34,13 +39,16 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		if delta < 0 {
 			l.hurry(name)
 		}
+		if !g.Waited {
+			turns[i] = max(actual[i], g.Costs[i])
+		}
 	}
 	if rebook {
 		l.giveBack(g.mark(), nil, false)
 		slot := g.Start + 1 // so that the mark of this start concerns no other grant
 		l.promise(g.ID, lane, g.Costs, slot, g.Decided)
 	} else {
-		l.chargeDifference(lane, g.Costs, actual)
+		l.chargeDifference(lane, g.Costs, turns)
 	}
 	l.end()
 	return true

@@ -153,7 +153,8 @@ func (w *world) granted(j *worldJob, at int64) {
 			costs[i] = min(actual, j.job.Costs[i])
 			w.put(key, at+w.skew, costs[i]-j.job.Costs[i])
 		}
-		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at, Decided: w.now}
+		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at, Decided: w.now,
+			Waited: at > j.arrived}
 		if !w.line.Settle(w.now, w.settings, grant, costs, hour, false) {
 			w.t.Fatalf("%s was not settled", j.job.ID)
 		}

@@ -64,15 +64,13 @@ func (q *queue) forgetFlow(flow string) {
 	delete(q.classes, flow)
 }
 
-// movedBy returns where work moves a tag. A refund moves it back, but not further than four times the refund before the
-// virtual time: a job that found room at once had moved no tag, and others are booked before the first of them is
-// settled. Seconds in places, of which a start charges one, move it all the way back.
-func movedBy(tag, work, virtual float64, seconds bool) float64 {
-	moved := tag + work
-	if moved < tag && !seconds {
-		return min(tag, max(moved, virtual-4*(tag-moved)))
+// movedBy returns where work moves a tag. A job that leaves moves it back, but not further than four times its work before
+// the virtual time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
+func movedBy(tag, work, virtual float64, leaves bool) float64 {
+	if leaves {
+		return min(tag, max(tag+work, virtual+4*work))
 	}
-	return moved
+	return tag + work
 }
 
 // endLane forgets a lane without jobs, and that its flow has had its turn under the lane's scope keys.

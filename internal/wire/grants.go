@@ -158,7 +158,7 @@ type Settle struct {
 func (s Settle) Arguments() []string {
 	g := &s.Grant
 	return []string{g.ID, g.Lane, costsText(g.Costs), costsText(s.Actual),
-		integers(' ', g.Start, g.Decided, s.Within, s.Share, flag(s.Rebook))}
+		integers(' ', g.Start, g.Decided, s.Within, s.Share, flag(s.Rebook), flag(g.Waited))}
 }
 
 // ReadSettle reads the arguments of settle.lua.
@@ -167,8 +167,8 @@ func ReadSettle(args []string) (Settle, error) {
 	s := Settle{Grant: line.Grant{ID: v.Text(), Lane: v.Text()}}
 	s.Grant.Costs, s.Actual = v.costs(s.Grant.Lane), v.costs(s.Grant.Lane)
 	terms := words(v.Text())
-	s.Grant.Start, s.Grant.Decided, s.Within, s.Share, s.Rebook =
-		terms.Natural(), terms.Natural(), terms.Natural(), terms.Natural(), terms.Flag()
+	s.Grant.Start, s.Grant.Decided, s.Within, s.Share, s.Rebook, s.Grant.Waited =
+		terms.Natural(), terms.Natural(), terms.Natural(), terms.Natural(), terms.Flag(), terms.Flag()
 	v.wrong = v.wrong || terms.Err() != nil
 	return s, v.Err()
 }

@@ -30,7 +30,7 @@ func TestRequestsAreReadAsWritten(t *testing.T) {
 		wire.Pull{Timed: true},
 		wire.Running{Renews: true, Timed: true, Grants: ended},
 		wire.Running{Grants: ended[:1]},
-		wire.Settle{Grant: line.Grant{ID: "j", Lane: "a|global:,tenant:a", Costs: []int64{3, 4}, Start: 10, Decided: 9},
+		wire.Settle{Grant: line.Grant{ID: "j", Lane: "a|global:,tenant:a", Costs: []int64{3, 4}, Start: 10, Decided: 9, Waited: true},
 			Actual: []int64{0, 0}, Within: 100, Share: 2, Rebook: true},
 		wire.Set{What: wire.SetLimits, Name: "tenant:a", Value: minute.String(), Lasts: 5, Note: "ann|why"},
 		wire.Report{Name: "tenant:a", Report: line.Report{Refused: true, Started: 1, Wait: 2, Floor: 3, Margin: 8,

@@ -72,12 +72,12 @@ function classes.expire(queue, lane)
 end
 
 -- Moves the tag of a lane's class by charged work. If that is for a start, the classes' virtual time moves to the tag.
-function classes.charge(tags, lane, text, work, is_served, seconds)
+function classes.charge(tags, lane, text, work, is_served, leaves)
   local all, tag_of = classes.tags(text)
   local tag, at = tag_of(lane.mark), priority_of(lane.mark) + 2
   all[1] = is_served and tag or all[1] or 0
   for i = 2, at do all[i] = all[i] or 0 end
-  all[at] = moved_by(tag, work * lower ^ (at - 2), all[1], seconds)
+  all[at] = moved_by(tag, work * lower ^ (at - 2), all[1], leaves)
   for i = 1, #all do all[i] = tag_text(all[i]) end
   write('HSET', tags, CLASSES .. lane.flow, table.concat(all, ' '))
 end

@@ -88,7 +88,7 @@ local function pay(places)
       lane[#lane + 1], work[#work + 1], paid[key] = key, places[i].units * time, true
     end
   end
-  charge(lane, work, 1, true, true)
+  charge(lane, work, 1, true)
 end
 
 local function cooldown_of(cooldowns, wanted)

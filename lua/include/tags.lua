@@ -7,11 +7,10 @@ local MOST_SHARES = 10000 -- about a megabyte; a flow beyond them has a share of
 
 local function tag_text(tag) return format('%.17g', tag) end
 
--- Where work moves a tag. A refund moves it back, but not further than four times the refund before the virtual time: a
--- job that found room at once had moved no tag. Seconds in places, of which a start charges one, move it all the way.
-local function moved_by(tag, work, virtual, seconds)
-  local moved = tag + work
-  return moved < tag and not seconds and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
+-- Where work moves a tag. A job that leaves moves it back, but not further than four times its work before the virtual
+-- time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
+local function moved_by(tag, work, virtual, leaves)
+  return leaves and min(tag, max(tag + work, virtual + 4 * work)) or tag + work
 end
 
 local virtual_times, moved = {}, {} -- moved: of queues whose virtual time the end of this call writes
