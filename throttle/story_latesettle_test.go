@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestSharesOfLateSettlements: a tenant's jobs are charged ten times what they take, and settled ten seconds after their
-// starts. While they run, their tenant is behind by what they will give back; it is not left behind for good.
+// TestSharesOfLateSettlements: a tenant's jobs are charged ten times what they take, and settled ten seconds after
+// their starts. While they run, their tenant is behind by what they will give back; it is not left behind for good.
 func TestSharesOfLateSettlements(t *testing.T) {
 	t.Parallel()
 	const backlog, tick = 60, 100 * time.Millisecond

@@ -64,6 +64,8 @@ func earliest(m *miniredis.Miniredis, key string) int64 {
 	if err != nil {
 		return 0
 	}
+	m.Lock() // it is the very map that commands change
+	defer m.Unlock()
 	var lowest int64
 	for _, score := range members {
 		if at := int64(score); lowest == 0 || at < lowest {

@@ -64,8 +64,8 @@ func (q *queue) forgetFlow(flow string) {
 	delete(q.classes, flow)
 }
 
-// movedBy returns where work moves a tag. A job that leaves moves it back, but not further than four times its work before
-// the virtual time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
+// movedBy returns where work moves a tag. A job that leaves moves it back, but not further than four times its work
+// before the virtual time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
 func movedBy(tag, work, virtual float64, leaves bool) float64 {
 	if leaves {
 		return min(tag, max(tag+work, virtual+4*work))
