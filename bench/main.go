@@ -4,10 +4,10 @@
 //	cd bench && go run .
 //
 // It prints results as they come, in sections that -only selects from; -list names them. The section scale, which sizes
-// a Redis, runs only if -only selects it. Below each section are the goals that this project has set itself, and
-// whether they are reached. Rows take turns for several rounds, and a figure is the median of its rounds; a ratio is
-// the median of the ratios of rows that ran next to each other. The CPU time of a server is what the system reports for
-// its process.
+// a Redis, and hours, which takes two minutes, run only if -only selects them. Below each section are the goals that
+// this project has set itself, and whether they are reached. Rows take turns for several rounds, and a figure is the
+// median of its rounds; a ratio is the median of the ratios of rows that ran next to each other. The CPU time of a
+// server is what the system reports for its process.
 //
 // A core that sleeps between two calls makes each of them dearer, so most rows run "awake": with a process of the
 // lowest priority that spins on each core. Rows without it are named "idle". Use a machine that does nothing else; on
