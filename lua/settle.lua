@@ -7,7 +7,7 @@
 --   start, us; decided: when it was granted, us; settle_within: how long after the start it may be settled, us
 --   share of its flow, 1 and up
 --   rebook: 1 to make it a booking again, else 0
---   waited: 1 if the job waited for its start, and so moved its flow's tags by what it was charged, else 0
+--   waited: 1 if the job stood in line or was booked, and so moved its flow's tags by what it was charged, else 0
 -- Reply: now, next
 --   1 if it was done, else 0
 -- uses: request, kinds, entries, scopes, grants, records, ledger, key, queue, line, running

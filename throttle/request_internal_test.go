@@ -282,15 +282,18 @@ func TestSettleText(t *testing.T) {
 	job := Job{ID: "j", Weight: 5, Costs: map[string]int64{"tenant": 3}, Keys: map[string]string{"tenant": "a"},
 		MaxWait: time.Second}
 	granted := Reservation{Job: job, Outcome: Granted, Start: time.UnixMicro(1000), Now: time.UnixMicro(900)}
+	waited := granted
+	waited.Waited = time.Microsecond
 	rows := []struct {
 		settle func() (bool, error)
 		want   string
 	}{
-		{func() (bool, error) { return th.Settle(t.Context(), granted, 4) }, "5,3 4,3 1000 900 3600000000 1 0"},
+		{func() (bool, error) { return th.Settle(t.Context(), granted, 4) }, "5,3 4,3 1000 900 3600000000 1 0 0"},
+		{func() (bool, error) { return th.Settle(t.Context(), waited, 4) }, "5,3 4,3 1000 900 3600000000 1 0 1"},
 		{func() (bool, error) { return th.SettleCosts(t.Context(), granted, map[string]int64{"tenant": 1}) },
-			"5,3 5,1 1000 900 3600000000 1 0"},
-		{func() (bool, error) { return th.Refund(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 0"},
-		{func() (bool, error) { return th.Driver().Release(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 1"},
+			"5,3 5,1 1000 900 3600000000 1 0 0"},
+		{func() (bool, error) { return th.Refund(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 0 0"},
+		{func() (bool, error) { return th.Driver().Release(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 1 0"},
 	}
 	for i, row := range rows {
 		if done, err := row.settle(); err != nil || !done {
