@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,10 +229,13 @@ func (m *machine) leave(t *rapid.T) {
 func (m *machine) known(answers []string) []string {
 	known := slices.Clone(answers)
 	for i, answer := range answers {
-		waits, ahead := strings.CutPrefix(answer, fmt.Sprintf("%d ", line.Waiting))
-		at, _, _ := strings.Cut(waits, " ")
-		if start, err := strconv.ParseInt(at, 10, 64); ahead && err == nil && start > m.now+histories {
-			known[i] = "waits until far ahead"
+		read, err := wire.ReadDecisions("1 0\n" + answer)
+		if err != nil || read.Answers[0].Start <= m.now+histories {
+			continue
+		}
+		switch outcome := read.Answers[0].Outcome; outcome {
+		case line.Waiting, line.TooLate, line.LineFull:
+			known[i] = fmt.Sprintf("%d far ahead", outcome)
 		}
 	}
 	return known
