@@ -225,7 +225,7 @@ func (b *bench) withAsynq(ctx context.Context, of campaign) error {
 		}
 		all := make([]*asynq.Task, of.jobs)
 		for i := range all {
-			all[i] = tenantTask(i)
+			all[i] = tenantTask(i, 1000)
 		}
 		var own, other spent
 		var ownBytes, otherBytes float64

@@ -286,7 +286,7 @@ func shaped(ctx context.Context, b *bench) error {
 func (b *bench) drainUnder(ctx context.Context, of backlog) error {
 	var bare float64
 	if err := withServer(ctx, func(s *server) (err error) {
-		bare, err = tasksPerSecond(ctx, s, of.jobs, false)
+		bare, err = crew{tenants: 1000}.tasksPerSecond(ctx, s, of.jobs, false)
 		return err
 	}); err != nil {
 		return err

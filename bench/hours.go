@@ -56,7 +56,7 @@ func hoursOpen(ctx context.Context, b *bench) error {
 		}
 		tasks := make([]*asynq.Task, b.waiting)
 		for i := range tasks {
-			tasks[i] = tenantTask(i)
+			tasks[i] = tenantTask(i, 1000)
 		}
 		if _, err := client.EnqueueAll(ctx, tasks); err != nil {
 			return err

@@ -18,31 +18,50 @@ import (
 // asynqWorkers is how many handlers run at a time.
 const asynqWorkers = 16
 
+// crew is whose tasks run, and for how long jobs may start out of an advance.
+type crew struct {
+	tenants int
+	advance time.Duration
+	least   float64 // the goal for tasks per second to those of bare asynq
+}
+
 // tasks runs asynq with and without the middleware, in turn, on handlers that do nothing,
 // under limits that never bind.
 func tasks(ctx context.Context, b *bench) error {
 	return withAwakeServer(ctx, func(s *server, _ *redis.Client) error {
-		var without, with, ratios []float64
-		for range b.rounds {
-			plain, err := tasksPerSecond(ctx, s, b.tasks, false)
-			if err != nil {
+		b.say("%d tasks, %d workers, awake; tasks per second", b.tasks, asynqWorkers)
+		for _, c := range []crew{{1000, 0, 0.70}, {20, time.Second, 0.70}, {1, time.Second, 0.92}} {
+			if err := c.run(ctx, b, s); err != nil {
 				return err
 			}
-			shaped, err := tasksPerSecond(ctx, s, b.tasks, true)
-			if err != nil {
-				return err
-			}
-			without, with, ratios = append(without, plain), append(with, shaped), append(ratios, shaped/plain)
 		}
-		b.say("%d tasks, %d workers, awake: %.0f tasks/s of bare asynq, %.0f with the middleware", b.tasks,
-			asynqWorkers, median(without), median(with))
-		b.least("tasks per second with the middleware to without", median(ratios), 0.70)
 		return nil
 	})
 }
 
+func (c crew) run(ctx context.Context, b *bench, s *server) error {
+	var without, with, ratios []float64
+	for range b.rounds {
+		plain, err := c.tasksPerSecond(ctx, s, b.tasks, false)
+		if err != nil {
+			return err
+		}
+		shaped, err := c.tasksPerSecond(ctx, s, b.tasks, true)
+		if err != nil {
+			return err
+		}
+		without, with, ratios = append(without, plain), append(with, shaped), append(ratios, shaped/plain)
+	}
+	b.say("%d tenants, Advance of %v: %.0f of bare asynq, %.0f with the middleware", c.tenants, c.advance,
+		median(without), median(with))
+	b.least("tasks per second with the middleware to without", median(ratios), c.least)
+	return nil
+}
+
 // tasksPerSecond returns how many tasks run in a second, measured from the first handler that runs.
-func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSecond float64, err error) {
+func (c crew) tasksPerSecond(
+	ctx context.Context, s *server, n int, shaped bool,
+) (perSecond float64, err error) {
 	client := s.client()
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if err := client.FlushAll(ctx).Err(); err != nil {
@@ -50,7 +69,7 @@ func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSeco
 	}
 	queue := asynq.NewClientFromRedisClient(client)
 	if _, err := together(n, enqueuers, func(i int) error {
-		_, err := queue.EnqueueContext(ctx, tenantTask(i))
+		_, err := queue.EnqueueContext(ctx, tenantTask(i, c.tenants))
 		return err
 	}); err != nil {
 		return 0, fmt.Errorf("enqueue: %w", err)
@@ -70,7 +89,7 @@ func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSeco
 	run := asynq.Handler(handler)
 	if shaped {
 		never := limits{throttle.PerMinute(globalUnits)}
-		th, err := open(client, "tasks", never, never, nil)
+		th, err := open(client, "tasks", never, never, &throttle.Options{Advance: c.advance})
 		if err != nil {
 			return 0, err
 		}
@@ -97,8 +116,8 @@ func tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSeco
 }
 
 // tenantTask returns the i-th task. The tenants own the tasks in turn.
-func tenantTask(i int) *asynq.Task {
-	return worker.NewTask("bench", nil, map[string]string{"tenant": "tenant-" + strconv.Itoa(i%1000)})
+func tenantTask(i, tenants int) *asynq.Task {
+	return worker.NewTask("bench", nil, map[string]string{"tenant": "tenant-" + strconv.Itoa(i%tenants)})
 }
 
 func tenantJob(_ context.Context, task *asynq.Task) (throttle.Job, error) {
@@ -149,7 +168,7 @@ func enqueuedPerSecond(ctx context.Context, s *server, n int,
 	}
 	all := make([]*asynq.Task, n)
 	for i := range all {
-		all[i] = tenantTask(i)
+		all[i] = tenantTask(i, 1000)
 	}
 	began := time.Now()
 	if err := enqueue(ctx, client, all); err != nil {
