@@ -376,7 +376,7 @@ func (l Limit) validate() error {
 		return bad("precision %s is not between %s and the window", l.Precision, Exact)
 	case l.Precision%time.Microsecond != 0:
 		return bad("precision %s is not in whole microseconds", l.Precision)
-	case l.Units > maxEntries && l.Window > maxEntries*l.precision():
+	case l.Units > maxEntries && l.precision() < l.coarseEnough():
 		return bad(
 			"precision %s divides the window into more than %d sub-windows, and there are more units than that: want %s or more",
 			wire.Duration(l.precision()), maxEntries, wire.Duration(l.coarseEnough()))
