@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// advanceParts is how often a busy lane asks for an advance while one sub-window is open. An advance is what the
-	// lane is likely to start until the next one. What is left of it when the sub-window ends counts as started: less than
-	// a part of what the lane starts in a sub-window.
+	// advanceParts is how many advances a busy lane asks for in a sub-window, or in a second of a longer one. An advance
+	// has the units that the lane is likely to start until it asks again. Units that are left when the sub-window ends
+	// count as started.
 	advanceParts = 30
 	// countFor is for how long the units of a lane are counted to know its rate.
 	countFor = 100 * time.Millisecond
-	// clockDrift: in as long as this, Redis' clock is faster than this process' own by less than 1.
+	// clockDrift bounds how much faster Redis' clock runs than the local clock: by less than one part in clockDrift.
 	clockDrift = 2000
 )
 
@@ -23,31 +23,31 @@ type advances struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	lanes   map[string]*advance // asked for since turned
-	before  map[string]*advance // asked for in the second before
-	turned  time.Time
-	dropped time.Time
+	lanes   map[string]*advance // of the lanes whose jobs came since turned
+	before  map[string]*advance // of the lanes whose jobs came in the second before
+	turned  time.Time           // when lanes last became before
+	dropped time.Time           // when all advances were last ended
 }
 
-// advance is that of one lane.
+// advance is the advance of one lane.
 type advance struct {
-	subWindow time.Duration // the shortest of its limits by configuration; 0: it gets no advance
+	subWindow time.Duration // the shortest of its configured limits; 0: the lane gets no advance
 
 	units   int64     // left to start
 	charged time.Time // when the first of them were charged, by Redis' clock
 	ends    time.Time // when the first of their sub-windows ends, by Redis' clock, or sooner
 
-	now   time.Time // by Redis' clock; it had shown no more
-	asked time.Time // by the local clock, then
+	now   time.Time // when the advance was granted, by Redis' clock
+	asked time.Time // a time before that, by the local clock
 
-	asksUntil time.Time // a job is asking for an advance; its answer may be lost
+	asksUntil time.Time // until then no other job asks for an advance: one asks now, and its answer may be lost
 
-	counted int64 // units since
-	since   time.Time
-	rate    float64 // units in a second, of the time before
+	counted int64     // units of the jobs that came since
+	since   time.Time // when counting began
+	rate    float64   // units per second, as counted before since
 }
 
-// broughtAdvance is what an answer brings of an advance; no units if it brings none.
+// broughtAdvance is the advance that an answer brings; no units if it brings none.
 type broughtAdvance struct {
 	units int64
 	ends  time.Time // of the first of their sub-windows, by Redis' clock; zero: the lane has no limits
@@ -85,8 +85,8 @@ func (a *advances) start(o *order) (r Reservation, started bool) {
 	return Reservation{}, false
 }
 
-// heard takes the advance of an answer. began is when the job asked, by the local clock, or before. An answer that is
-// no start ends the advance: jobs wait.
+// heard takes the advance of an answer. began is when the job asked, by the local clock, or before. An answer that
+// grants nothing ends the advance: jobs wait.
 func (a *advances) heard(o *order, answer Answer, began time.Time) {
 	if a == nil {
 		return
@@ -139,8 +139,9 @@ func (a *advances) of(o *order, now time.Time) *advance {
 	return lane
 }
 
-// instant returns the latest time that Redis' clock may show; now before the first advance. The local clock that never
-// steps stands still while the machine sleeps; the other one may step. The one that is ahead counts.
+// instant returns the latest time that Redis' clock may show; now, if there was no advance yet. Time passed by the
+// monotonic clock, which stands still while the machine sleeps, or by the wall clock, which may step: the longer time
+// counts.
 func (l *advance) instant(now time.Time) time.Time {
 	if l.asked.IsZero() {
 		return now
@@ -162,7 +163,7 @@ func (l *advance) count(units int64, now time.Time) {
 }
 
 // wants is how many units the lane is likely to start until it asks for an advance again: within a part of a
-// sub-window, and before the sub-window ends that is open at an instant.
+// sub-window, and not after the end of the advance that is open at an instant.
 func (l *advance) wants(at time.Time) int64 {
 	part := min(l.subWindow, longestAdvance) / advanceParts
 	if at.Before(l.ends) {
@@ -171,7 +172,8 @@ func (l *advance) wants(at time.Time) int64 {
 	return int64(l.rate * part.Seconds())
 }
 
-// shortestSubWindow is that of the job's limits by configuration; 0 if a running limit is among them.
+// shortestSubWindow is the shortest sub-window of the job's configured windows, at most longestAdvance; 0 if a running
+// limit is among the job's limits.
 func (o *order) shortestSubWindow() time.Duration {
 	shortest := longestAdvance
 	for i := range o.charges {

@@ -157,8 +157,8 @@ func (o *order) heavy(hold *Hold, origin byte) error {
 	return badReply("reserve")
 }
 
-// limitAs returns a counted limit as a person would enter it: with a Precision or Lease of 0 where
-// that means the same, by the default or by the configured limit from which SetLimits takes it.
+// limitAs returns a counted limit as a person would enter it: without a Precision or a Lease that is
+// the default, or that SetLimits would take from the configured limit.
 func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	of := t.scopeOf(scope)
 	limit := limitOf(counted, of.Margin)

@@ -35,7 +35,7 @@ type Calendar struct {
 func (c Calendar) String() string { return calendar.Text(c.Unit, c.Days, c.Hours, c.Zone) }
 
 // Period returns when the period of an instant begins and ends, by the zone data of this process; zero times
-// for a calendar that no limit may have. Usage says when it ends by what Redis goes by.
+// for a calendar that no limit may have. Usage of the package inspect says when the period ends by Redis' data.
 func (c Calendar) Period(at time.Time) (begins, ends time.Time) {
 	of := c.known()
 	if of == nil {
@@ -81,9 +81,9 @@ func perCalendar(units int64, unit, zone string) Limit {
 // mostPeriods bounds how many periods ahead an estimate looks.
 const mostPeriods = 1000
 
-// Through returns when the period of a quota begins in which the last of so many units start, if the first of them
-// start in the period of an instant and nothing else does, by the zone data of this process. It looks ahead for up to
-// a thousand periods. It is the instant itself for other limits, and for a quota of no units.
+// Through returns the beginning of the period in which a quota starts the last of some units, if it starts the first
+// of them in the period of an instant, and starts no others. Through goes by the zone data of this process and looks
+// ahead for up to a thousand periods. It returns the instant for other limits, and for a quota of no units.
 func (l Limit) Through(units float64, from time.Time) time.Time {
 	of := l.Calendar.known()
 	if of == nil || l.Units <= 0 {

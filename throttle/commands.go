@@ -12,7 +12,7 @@ import (
 // to publish the configurations of processes. No decision needs any of these commands.
 
 // errScriptsOnly is the error of a client that runs scripts and no other commands.
-var errScriptsOnly = errors.New("throttle: the client takes no plain commands, as go-redis' do")
+var errScriptsOnly = errors.New("throttle: the client takes no plain commands; go-redis' clients do")
 
 // commands is the client of the server that has the throttle's keys.
 func (c *caller) commands(ctx context.Context) (redis.Cmdable, error) {

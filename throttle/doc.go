@@ -19,7 +19,7 @@
 // sum to at most Units. A job runs from its granted start until Done and its cool-down, or until
 // a Lease (and up to a thousandth of a Lease) after it was last renewed.
 //
-// What the throttle cannot promise:
+// The main exceptions; docs/guide/guarantees.md has all:
 //
 //   - What Redis loses (a failover, a restart without persistence) is forgotten.
 //   - The time between a grant and the job's first effect is not seen: see Scope.Margin.
@@ -32,9 +32,8 @@
 //
 // # Costs
 //
-// A job takes its Weight of each of its limits, or of the limits of a scope what Job.Costs
-// says for that scope: one message to 20 recipients, say, counts as one connection and as
-// 20 mails.
+// A job takes its Weight of each of its limits. Job.Costs may name another number for the limits
+// of a scope: one message to 20 recipients, say, counts as one connection and as 20 mails.
 //
 // # Bookings
 //
@@ -78,8 +77,9 @@
 //
 // # Pausing
 //
-// Pause closes a scope key until a time, for all processes, also in a scope without limits;
-// Resume opens the key. A job of a paused key gets a slot after the pause. Other jobs are not delayed.
+// Pause of the package inspect closes a scope key until a time, for all processes, also in a scope
+// without limits; Resume opens the key. A job of a paused key gets a slot after the pause. Other jobs
+// are not delayed.
 //
 // # Limits that follow the upstream
 //
@@ -89,7 +89,7 @@
 //
 // # Limits and modes at run time
 //
-// Limits and modes that SetLimits and SetMode set are kept in Redis and are in force for every
+// SetLimits and SetMode of the package inspect keep limits and modes in Redis. These are in force for every
 // process from its next decision on, until ResetLimits and ResetMode. Limits of a key win over
 // limits of its scope, and limits of the scope over the configuration; Usage shows which are in force. In Shadow
 // mode jobs are counted, and a reservation says what would have kept the job back; Off counts nothing.
@@ -127,8 +127,8 @@
 //
 // After its first answer, and every ten minutes from then on, a Throttle publishes its
 // configuration in Redis. From it, Attach of the package inspect makes an Inspector, to inspect
-// and to control the throttle; the command asynq-throttle is built on Attach. Processes and Check report
-// processes that are configured differently; Settings and Changes report what is set at run time, and by whom.
+// and to control the throttle; the command asynq-throttle is built on Attach. The Inspector's Processes and Check
+// report processes that are configured differently; Settings and Changes report what is set at run time, and by whom.
 //
 // # Keys
 //

@@ -25,8 +25,8 @@ type Pulled struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
 	// Booked are the jobs that this pull has booked, and the jobs that were planned for about now
-	// (Job.Plan). The slot of a job is its Start: call Reserve for the job then. Only the ID and the
-	// Keys of a job are known; of a very long key, only the hash is known, which begins with ~.
+	// (Job.Plan). The slot of a job is its Start: call Reserve for the job then. Only a job's ID, Keys
+	// and Priority are known; of a very long key, only the hash is known, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
 	// process that should have delivered them may have died. Their units no longer count.

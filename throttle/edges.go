@@ -7,9 +7,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// evaluate runs a script. Only Go can compute when the periods of a calendar begin: a script that needs edges of
-// periods which Redis does not have writes nothing and says which, and is called again when Redis has them. That
-// happens once in some 15 periods.
+// evaluate runs a script. Only Go can compute when the periods of a calendar begin, and Redis keeps these times, the
+// edges of the calendar. A script that lacks edges writes nothing and says which; it is called again when Redis has
+// them. That happens once in some 15 periods.
 func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error) {
 	for tries := 0; ; tries++ {
 		reply, err := c.evaluateOnce(ctx, s, args)
@@ -44,8 +44,8 @@ func (c *caller) storeEdges(ctx context.Context, missing wire.MissingEdges, args
 	return err
 }
 
-// heedMissing gives Redis the edges that a script lacked for a part of what it was asked, which goes on with the next
-// call. It reports whether edges were missing.
+// heedMissing gives Redis the edges that a script lacked for one of several jobs or lanes, so that the next call can
+// decide it. It reports whether edges were missing.
 func (t *setup) heedMissing(ctx context.Context, trouble string) bool {
 	missing, is := wire.ReadMissingEdges(trouble)
 	if is {

@@ -20,10 +20,10 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 		wait = blockedFor // the script says never
 	}
 	defer t.means.waits(o)
-	sure := time.Duration(0)  // what others cannot make longer
-	lasts := time.Duration(0) // what it and the jobs before it take after that, while hours are open
+	sure := time.Duration(0)  // the part of the wait that other jobs cannot make longer
+	lasts := time.Duration(0) // what this job and the jobs before it take after that, while hours are open
 	switch {
-	case r.Hold == nil: // it would have room, were it not for those before it
+	case r.Hold == nil: // the job waits only for the jobs before it
 		lasts = t.throughAll(r, o, flows)
 	case r.Hold.Paused, r.Hold.Limit.isHours(), r.Hold.Limit.Units == 0:
 		sure, lasts = wait, t.throughAll(r, o, flows) // the jobs before this one begin to start then
@@ -40,8 +40,8 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	r.Hold.until(r.Start)
 }
 
-// closedFor is for how long configured hours of the job are closed, from an instant on, until they have been open for
-// some time: the longest of each hours by themselves.
+// closedFor is for how long the job's configured hours are closed, from an instant on, until they have been open for
+// some time. If several scopes have hours, those that are closed longest count.
 func (o *order) closedFor(from time.Time, open time.Duration) (longest time.Duration) {
 	for i := range o.charges {
 		for _, limit := range o.charges[i].scope.Limits {
@@ -71,9 +71,9 @@ func (t *setup) standing(r *Reservation, o *order, scope string, flows int64) fl
 	return units
 }
 
-// throughPeriods is through for a quota, for which the first of those jobs waits so long already. The quota lets
-// through its units in the period in which they begin, and at each edge after it. If the configuration has a ramp in
-// the place of the quota, the units are those of its steps.
+// throughPeriods is through for a quota under which the first of these jobs starts after a wait. The quota lets its
+// units through in the period of that start, and again when each later period begins. If the configuration has a ramp
+// in the place of the quota, the units are those of its steps.
 func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Limit, flows int64,
 	first time.Duration) time.Duration {
 	for _, own := range t.scopeOf(scope).Limits {
@@ -85,8 +85,8 @@ func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Lim
 	return max(first, min(at.Sub(r.Now), maxWindow).Truncate(time.Microsecond))
 }
 
-// throughAll is how long the limits of the configuration take for that if they are unused. It errs on the early side if
-// they are in use.
+// throughAll is how long the configured limits take to let the job and those before it through, if these limits are
+// unused. It errs on the early side if they are in use.
 func (t *setup) throughAll(r *Reservation, o *order, flows int64) (longest time.Duration) {
 	if r.Ahead == 0 && flows <= 1 {
 		return 0

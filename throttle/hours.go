@@ -74,7 +74,7 @@ func (l Limit) opens(at time.Time) time.Time {
 }
 
 // ClosedFor returns for how long hours are closed, from an instant on, until they have been open for some time, by the
-// zone data of this process; 0 for other limits. It looks ahead for ten days of closed time, and the rest of the last.
+// zone data of this process; 0 for other limits. It stops at the first opening after ten days of closed time.
 func (l Limit) ClosedFor(from time.Time, open time.Duration) (closed time.Duration) {
 	of, err := calendar.HoursOf(l.Hours)
 	if err != nil {

@@ -55,8 +55,8 @@ func (i Inside) Run(ctx context.Context, name string, own []string) (any, error)
 	return i.t.redis.run(ctx, named, i.t.arguments(own))
 }
 
-// Set runs the script set, and pulls the line soon if the change makes room. What this process has charged in advance
-// ends: the change acts here at once.
+// Set runs the script set, and pulls the line soon if the change makes room. The advances of this process end, so that
+// the change acts here at once.
 func (i Inside) Set(ctx context.Context, what wire.Set) (wire.WasSet, error) {
 	defer i.t.advances.drop()
 	reply, err := i.Run(ctx, setScript.name, what.Arguments())
@@ -128,7 +128,7 @@ func (i Inside) Counts(scope string, limit Limit) (length time.Duration, known b
 	return i.t.counts(scope, limit)
 }
 
-// Entered returns a counted limit as the configuration writes it.
+// Entered returns a counted limit as a person would enter it.
 func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.limitAs(scope, counted) }
 
 // Configured returns the throttle's configuration as the scripts count it. The caller may change it.

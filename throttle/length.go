@@ -6,7 +6,7 @@ import "fmt"
 type Length struct {
 	// Jobs is the number of its jobs.
 	Jobs int64 `json:"jobs,omitempty"`
-	// Units are those that its jobs cost in the scope.
+	// Units is the sum of its jobs' costs in the scope.
 	Units int64 `json:"units,omitempty"`
 }
 

@@ -63,8 +63,8 @@ func newLocalShare(share float64) *localShare {
 	}
 }
 
-// localCharges are those of a job under the limits of the configuration: what is set at
-// run time only Redis knows.
+// localCharges are what a job takes of the configured limits: only Redis knows the limits that are
+// set at run time.
 func (t *Throttle) localCharges(o *order) []localCharge {
 	var charges []localCharge
 	for i := range o.charges {
@@ -220,7 +220,7 @@ func (l *localShare) start(charges []localCharge, now time.Time) bool {
 			return giveUp(taken, now)
 		}
 		reservation := bucket.ReserveN(now, int(c.units))
-		if reservation.DelayFrom(now) > 0 { // for ever, if it can never be
+		if reservation.DelayFrom(now) > 0 { // infinite for more units than the bucket's burst
 			return giveUp(append(taken, reservation), now)
 		}
 		taken = append(taken, reservation)

@@ -59,7 +59,7 @@ func (l *rateLimitedLog) trouble(throttle, text string) {
 	if left, due := l.due("trouble"); due {
 		l.logger.Warn("throttle: something in line cannot be pulled, and is left alone for a second",
 			zap.String("throttle", throttle), zap.Int("not_logged", left))
-		l.logger.Debug("throttle: it is this", zap.String("cause", text))
+		l.logger.Debug("throttle: why it cannot be pulled", zap.String("cause", text))
 	}
 }
 

@@ -21,9 +21,10 @@ const rampText = "ramp"
 // more than the one before, and at most max. A ramp has up to 100 steps, each of more units than the one before. A rule
 // that would take more steps, or has no max, is refused.
 //
-// Then follow the period, as for a quota, and, in any order: every, how many periods a step lasts, as 2d, 2w or 2mo, by
-// the period's unit, and one without it; from, the date on which the first step begins, in the first period that begins
-// then or later; held, a date in the period since which the units do not grow. Then an at sign and the time zone.
+// Then follows the period, as for a quota. Then come, in any order: every, how many periods a step lasts, in the unit
+// of the period, as 2d, 2w or 2mo, and without it one period; from, a date: the first step begins with the first period
+// that begins then or later; held, a date in the period since which the units do not grow. At the end stand an at sign
+// and the time zone.
 //
 // Before the first step nothing starts. The units of the last step hold from then on. What cannot be read, New and
 // SetLimits refuse with a *LimitError.
@@ -95,8 +96,8 @@ func (l Limit) Held(at time.Time) Limit {
 	return l
 }
 
-// Continued returns the ramp that goes on at an instant where it was held: all that was to come after it comes later
-// by as many periods. A limit that is not held stays as it is.
+// Continued returns the ramp that goes on, from an instant on, with the step at which it was held: each later step
+// comes later by as many periods as the ramp was held. A limit that is not held stays as it is.
 func (l Limit) Continued(at time.Time) Limit {
 	if of := l.ramp(); of != nil {
 		return rampOf(of.ContinuedAt(at))

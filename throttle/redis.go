@@ -71,7 +71,7 @@ var scripts = []script{
 type caller struct {
 	throttle string         // its name
 	keys     keys           // the control key is the only one that a call declares
-	client   redis.Scripter // ends its calls in time if the client can
+	client   redis.Scripter // the one passed to New, or a copy of it with the throttle's timeout
 	punctual bool           // the client itself ends a call in time
 	options  Options
 	answered func(at time.Time) // is called after each answer of Redis; must not block

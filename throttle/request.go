@@ -51,7 +51,7 @@ func (o *order) units(scope string) int64 {
 	return 0
 }
 
-// bounds are how long the lines of a job's scope keys may get; nil if the job is not refused.
+// bounds are how long the lines of a job's scope keys may get; nil if none of them has a bound for the job.
 func (o *order) bounds() []line.Length {
 	if !o.job.Bounded || !slices.ContainsFunc(o.charges, func(c charge) bool { return c.scope.MaxWaiting != Length{} }) {
 		return nil

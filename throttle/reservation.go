@@ -122,7 +122,8 @@ func (r Reservation) ahead() time.Duration {
 type Hold struct {
 	// Scope and Key name the scope key; Key is empty for Global.
 	Scope, Key string
-	// Limit is the limit that had no room. A ramp is the quota that it is now; before it begins, that of its first step.
+	// Limit is the limit that had no room. For a ramp it is the quota of the present step; before the ramp begins,
+	// of its first step.
 	Limit Limit
 	// Used is how many units started in the window that ends now, or how many run. Booked is how
 	// many are promised, including units that were granted for a later start.

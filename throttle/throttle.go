@@ -16,8 +16,8 @@ import (
 //   - the package inspect, to look at limits and at what waits, and to change limits at run time;
 //   - Driver, when they deliver the jobs of a queue of their own.
 //
-// A Throttle is safe for use by many goroutines and needs no closing. It starts no goroutine that
-// outlives a call by more than twice Options.Timeout and the client's own timeouts.
+// A Throttle is safe for use by many goroutines and needs no closing. Each goroutine that it starts ends
+// by itself, when its calls to Redis have ended.
 type Throttle struct {
 	*setup
 	batch    *batcher

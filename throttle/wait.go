@@ -94,7 +94,7 @@ func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 		}
 		t.line.pulled = time.Now()
 		if _, err := t.pull(ctx, false); err != nil {
-			t.options.Logger.Debug("throttle: the line could not be pulled, the next one who waits tries again")
+			t.options.Logger.Debug("throttle: the line could not be pulled, the next job that waits tries again")
 			return sleep(ctx, time.Until(until))
 		}
 	}
@@ -127,7 +127,7 @@ func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 		back = func() (bool, error) { return t.takeBack(ctx, r) }
 	}
 	if _, err := back(); err != nil {
-		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
+		t.options.Logger.Debug("throttle: an abandoned reservation could not be given back")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// leftOf is how much time is left of a job: until its deadline, and for a wait in its handler, us.
+// leftOf is how much time a job has left: until its deadline, and of its MaxWait, us.
 type leftOf struct{ latest, maxWait int64 }
 
 // memory answers calls of a throttle's scripts as Redis does, with package line.

@@ -7,7 +7,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// checkQuota sums the starts of each period, which it finds by the clock of the zone, as the step of a ramp.
+// checkQuota sums the starts of each period. The clock of the zone says in which period, and in which step of a ramp,
+// a start lies.
 func checkQuota(scope, key string, limit throttle.Limit, starts []Start) []Over {
 	of := limit.Calendar
 	zone, err := time.LoadLocation(of.Zone)
