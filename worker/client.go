@@ -146,7 +146,7 @@ const (
 // Where a line has a bound, each task is decided by itself, in the order of the tasks: those for
 // which the line has room are enqueued, and each other one has a *throttle.LineFullError as its
 // Planned.Err, also if a lighter task or one of another tenant behind it is enqueued. Enqueue
-// those again later; the order is kept if tasks from the first refused one on are.
+// the refused tasks again later, in their order and before newer tasks.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
 	began := time.Now()
 	plans := c.planAndEnqueue(ctx, tasks, opts)

@@ -152,7 +152,7 @@ func (p *puller) recovered(failed bool) {
 	}
 }
 
-// plan returns when to pull next: unless that is hurried, at least apart after the last pull.
+// plan returns when to pull next: at least apart after the last pull, unless the pull is hurried.
 func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Time {
 	at := last.Add(pullAnyway)
 	if failed {

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Report adapts the limits of the task's key of a scope to an answer of its upstream, as
+// Report adapts the limits of the task's key in a scope to an answer of the key's upstream, as
 // throttle.Throttle.Report does. Call it in a handler with each answer. A zero r.Started
 // becomes the task's start; r.RetryAfter is cut to Options.MaxAskedWait. A WaitError that a
 // handler returns reports the refusal by itself. The call is carried out even if the
