@@ -61,7 +61,7 @@ func openFailover(p *parts) (redis.UniversalClient, error) {
 	o.DialTimeout = cmp.Or(o.DialTimeout, dialTimeout)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
 	if o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // each by its own name
+		o.TLSConfig.ServerName = "" // each server is checked by its own name
 	}
 	return redis.NewFailoverClient(o), nil
 }
@@ -78,7 +78,7 @@ func openCluster(p *parts) (redis.UniversalClient, error) {
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
 	o.ClusterStateReloadInterval = reloadInterval
 	if o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // each by its own name
+		o.TLSConfig.ServerName = "" // each server is checked by its own name
 	}
 	return redis.NewClusterClient(o), nil
 }
