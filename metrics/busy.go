@@ -12,8 +12,8 @@ const (
 	mostBusy = 20
 	// mostCounted bounds how many keys of a scope are counted at once.
 	mostCounted = 1000
-	// turnAfter is the length of the periods in which units are counted; the current and the last
-	// count. A scrape resets no count, so any number of Prometheus servers see the same.
+	// turnAfter is the length of the periods in which units are counted. A scrape adds up the current and the
+	// last period and resets neither, so any number of Prometheus servers see the same.
 	turnAfter = time.Minute
 )
 

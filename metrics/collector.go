@@ -56,7 +56,7 @@ func New(opts *Options) (*Collector, error) {
 		decisions: counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle",
 			"outcome", "source"),
 		units: counter("throttle_units_total",
-			"Units of the jobs that were answered by their weight, each charge once.", "throttle", "outcome", "source"),
+			"Weights of the jobs that were answered, each charge once.", "throttle", "outcome", "source"),
 		held: counter("throttle_held_total",
 			"Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle",
 			"scope", "window"),
@@ -74,7 +74,7 @@ func New(opts *Options) (*Collector, error) {
 			"throttle", "reason"),
 		pauses: counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
 		adaptations: counter("throttle_adaptations_total",
-			"Changes of the part of a key's limits that its upstream serves: lowered or raised.", "throttle",
+			"Changes of the served share of a key's limits: lowered or raised.", "throttle",
 			"scope", "direction"),
 		settlements: counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
 		settledUnits: counter("throttle_settled_units_total",
@@ -90,7 +90,7 @@ func New(opts *Options) (*Collector, error) {
 			"Time from a job's arrival to its granted start, for each scope that has a key of the job; global has all jobs.",
 			waitBuckets, "throttle", "scope", "priority"),
 		latenesses: histogram("throttle_start_lateness_seconds",
-			"Time from the granted start to the begin of the job.", latenessBuckets, "throttle"),
+			"Time from the granted start until the job began.", latenessBuckets, "throttle"),
 		scripts: histogram("throttle_script_duration_seconds",
 			"Time that calls of scripts took, the network included.", scriptBuckets, "throttle", "script"),
 	}
@@ -101,15 +101,15 @@ func New(opts *Options) (*Collector, error) {
 // describe creates the descriptions of what each scrape reads.
 func (c *Collector) describe() {
 	c.usedRatio = desc("throttle_used_ratio",
-		"Part of a limit that started in the window that ends now, of the busiest keys the highest.",
+		"Part of a limit that started in the window that ends now: the highest among the busiest keys.",
 		"throttle", "scope", "window")
 	c.keyUsedRatio = desc("throttle_key_used_ratio",
 		"Part of a limit that started in the window that ends now, for the keys that the program named.",
 		"throttle", "scope", "window", "key")
 	c.served = desc("throttle_served_ratio",
-		"Part of its limits that the upstream serves, of the busiest keys the lowest.", "throttle", "scope")
+		"Served share of a key's limits: the lowest among the busiest keys.", "throttle", "scope")
 	c.keyServed = desc("throttle_key_served_ratio",
-		"Part of its limits that the upstream serves, for the keys that the program named.",
+		"Served share of a key's limits, for the keys that the program named.",
 		"throttle", "scope", "key")
 	c.waiting = desc("throttle_waiting_flows",
 		"Flows that wait in line, by the scope whose keys have no room for them.", "throttle", "scope")
@@ -119,7 +119,7 @@ func (c *Collector) describe() {
 		"Jobs that wait in line, by the scope that has no room for them and their priority.",
 		"throttle", "scope", "priority")
 	c.oldest = desc("throttle_oldest_wait_seconds",
-		"For how long the job has waited that came first of those in line.", "throttle", "scope", "priority")
+		"For how long the oldest job in line has waited.", "throttle", "scope", "priority")
 	c.paused = desc("throttle_paused_keys",
 		"Scope keys that are paused.", "throttle", "scope")
 	c.oldestOverride = desc("throttle_oldest_override_seconds",

@@ -55,8 +55,8 @@ const (
 
 var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable, reasonBlocked, reasonAsked}
 
-// ends are the values of the label reason of jobs that were ended: reasons without a decision, and
-// no_time, of a task that cannot be put back.
+// ends are the values of the label reason of jobs that were ended. no_time is of a task that cannot be
+// put back.
 var ends = []string{outcomeNeverFits, outcomeTooLate, endNoTime}
 
 const endNoTime = "no_time"

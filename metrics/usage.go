@@ -126,8 +126,8 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 	return true
 }
 
-// mostPages bounds what one scrape reads of the scope keys under which jobs wait: 500
-// each.
+// mostPages bounds what one scrape reads of the scope keys under which jobs wait. A page has
+// 500 keys.
 const mostPages = 20
 
 // collectLines reports how many flows wait under the keys of each scope, also for scopes in which
