@@ -50,8 +50,8 @@ const longestWindow = 400 * 24 * time.Hour
 //	github     x-ratelimit-limit and its kind; Reset: the window begins anew
 //	ietf       RateLimit and RateLimit-Policy of draft-ietf-httpapi-ratelimit-headers,
 //	           or the RateLimit-Limit, -Remaining and -Reset of its older versions;
-//	           Reset: the window begins anew, or as much as remains can be used until
-//	           then, as the upstream likes
+//	           Reset: the window begins anew or, as the upstream chooses, Remaining is
+//	           for the time until then
 //
 // The first three share their headers: apim-request-id or x-ms-region means azure,
 // x-groq-region means groq, and everything else is openai, which many other providers

@@ -220,7 +220,8 @@ func standsApart(before string) bool {
 	return before == "" || strings.ContainsRune(" \t\n([\"'", rune(before[len(before)-1]))
 }
 
-// opensReply reports whether a reply without an enhanced code may follow this text.
+// opensReply reports whether a reply without an enhanced code may follow this text. spoken means that
+// the text has the word SMTP.
 func opensReply(before string, spoken bool) bool {
 	return before == "" || strings.HasSuffix(before, "\n") || strings.HasSuffix(before, "SMTP error ") ||
 		spoken && strings.HasSuffix(before, ": ")
