@@ -3,13 +3,14 @@ package line
 // looksOfAClaim is how many looks one look at a claim counts for: it costs as much.
 const looksOfAClaim = 8
 
-// claim is the slot of a heavy job that is booked beyond the lookahead. It counts until the slot is within that.
+// claim is the slot of a heavy job that is booked beyond the lookahead. It counts until the slot is within the
+// lookahead.
 type claim struct {
 	at int64
 	id string
 }
 
-// longest is how long a start counts under its limits.
+// longest is how long a start counts at most under the key's limits.
 func (k *key) longest() int64 {
 	length := int64(0)
 	for _, limit := range k.limits {
@@ -20,16 +21,16 @@ func (k *key) longest() int64 {
 	return length
 }
 
-// claimsUnder reports whether a booking for an instant is the claim of a scope key: of the scope key where the lane
-// stands, and of any other where the booking is so near that it keeps other jobs waiting.
+// claimsUnder reports whether a booking beyond the lookahead is a claim under a scope key: under the one where the lane
+// stands, and under any other for which the booking is so near that it keeps other jobs waiting.
 func (p *puller) claimsUnder(k *key, queue string, at int64) bool {
 	return k.mode == Enforce && (k.name == queue || at-p.now <= 2*k.longest())
 }
 
-// claimed returns the slot of the first claim that keeps a lane from claiming a start, the latest such slot of several
-// limits; 0 if no claim does. The bookings beyond the lookahead are claims; beside other claims a job may take the
-// units that they leave of half of a limit. Under a running limit a claim keeps places empty, since nobody knows when
-// places come back: the next claim waits until the slot of the last.
+// claimed returns until when other claims keep a lane from claiming a start: under one limit until the slot of the
+// first claim, under several until the latest of these slots; 0 if no claim does. The bookings beyond the lookahead are
+// claims, and together they may take half of a limit. Under a running limit a claim keeps places empty, since nobody
+// knows when places come back: the next claim waits until the slot of the last.
 func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 	for i, name := range lane.keys {
 		k := p.key(name)
@@ -57,8 +58,8 @@ func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 	return frees
 }
 
-// beyond returns the first sub-window beyond the lookahead with claimed units, and the sum of all claimed units. A
-// forecast takes a booked job to start at its slot.
+// beyond returns the first sub-window beyond the lookahead with claimed units, and the sum of all claimed units. In a
+// forecast these units are spent, since each booked job starts at its slot.
 func (p *puller) beyond(k *key, d *ledger) (first, sum int64) {
 	claims := d.booked
 	if p.playing {
@@ -133,7 +134,7 @@ func (p *puller) reclaim(id string) {
 	}
 }
 
-// hasClaim reports whether a job is booked behind the lookahead.
+// hasClaim reports whether a job is booked beyond the lookahead.
 func (l *Line) hasClaim(id string) bool {
 	_, is := l.timers.get("+" + id)
 	return is

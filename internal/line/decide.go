@@ -45,9 +45,10 @@ func (l *Line) misses(job Job, known *record) bool {
 	return job.Latest < 0 || known.state == booked && known.slot > l.now+job.Latest
 }
 
-// redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is
-// late by more than its longest wait: then the job takes what is free now, and leaves promised slots to other jobs. A
-// caller that only plans a booked job gets the booking again: only the caller that delivers the job gets its start.
+// redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots: the job starts
+// within its longest wait, which begins at the slot, or now if the job is early; later than that, it starts at once. If
+// it cannot, it is placed anew, around promised slots. A caller that only plans a booked job gets the booking again:
+// only the caller that delivers the job gets its start.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
@@ -111,7 +112,7 @@ func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 	answer := Answer{Outcome: Booked, Start: f.at, Held: l.holdOf(f)}
 	l.promise(job.ID, lane, job.Costs, f.at, arrival)
 	if job.Plan && f.at > l.now {
-		l.timers.set("="+job.ID, l.now) // a pull tells of it who brings jobs
+		l.timers.set("="+job.ID, l.now) // the next pull reports it
 	}
 	return answer
 }

@@ -20,7 +20,7 @@
 //
 // # Line
 //
-// A lane has the jobs of one flow that have the same scope keys, in order of arrival. A
+// A lane has the jobs of one flow that have the same scope keys and priority, in order of arrival. A
 // lane whose first job finds no room stands under one scope key that has none. There the
 // flows take turns by start-time fair queueing (Goyal, Vin and Cheng, 1996): a flow's
 // start tag is the larger of the scope key's virtual time and the flow's finish tag, and

@@ -34,7 +34,7 @@ func (e *edges) edgeOf(text string, period int64) int64 {
 	return mustCalendar(text).Edge(period).UnixMicro() + e.offset
 }
 
-// shift makes the edges those of another offset.
+// shift moves the edges to another offset.
 func (e *edges) shift(offset int64) {
 	if offset != e.offset {
 		*e = edges{offset: offset}

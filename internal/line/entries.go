@@ -69,8 +69,7 @@ func (e entries) total() int64 {
 	return sum
 }
 
-// merge puts two in one order, behind what is in to; what of b is before from is moved
-// there.
+// merge appends the entries of a and b to to, in one order. Entries of b before from are moved to from.
 func merge(to, a, b entries, from int64) entries {
 	late := int64(0)
 	for len(b) > 0 && b[0].at < from {

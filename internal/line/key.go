@@ -15,8 +15,8 @@ const (
 	Off     Mode = 'o'
 )
 
-// steppedBack is up to what step back of the clock a ledger stands still; after a larger
-// one it goes on.
+// steppedBack is the largest step back of the clock after which a ledger stands still; after a
+// larger step the ledger's time goes on.
 const steppedBack = 30_000_000
 
 // key is one scope key.
@@ -29,7 +29,7 @@ type key struct {
 	ledgers []*ledger
 
 	seen   int64 // the latest time of its ledgers
-	offset int64 // of its ledgers' time from the clock's, as of then
+	offset int64 // its ledgers' time minus the clock's, when seen was set
 
 	// Of one call:
 	mode    Mode
@@ -37,7 +37,7 @@ type key struct {
 	origin  byte    // c configuration, s set for the scope, k set for the key
 	ends    int64   // when the next of what is set for it ends; Never: nothing does
 	horizon int64   // until when jobs are booked
-	shift   int64   // of its ledgers' time from the clock's
+	shift   int64   // its ledgers' time minus the clock's
 	goesOn  int64   // the offset from now on
 	touched bool    // something was charged or booked, or has left
 }
@@ -58,8 +58,8 @@ func (l *Line) key(name string) *key {
 	return k
 }
 
-// look makes a scope key ready for one call: its limits in force, its time, and what has
-// left its windows forgotten.
+// refit makes a scope key ready for one call: it sets the limits in force and the ledgers' time, and
+// forgets what has left the windows.
 func (k *key) refit(now, grace, lookahead int64, of inForce) {
 	k.mode, k.limits, k.origin, k.ends, k.touched = of.mode, of.limits, of.origin, of.ends, false
 	if k.ownEnds <= now {
@@ -127,8 +127,8 @@ func (k *key) ledger(span Span) *ledger {
 // paused is until when it is closed, at run time or by its upstream.
 func (k *key) paused() int64 { return max(k.pause, k.adapted.closed) }
 
-// time is that of the ledgers at an instant. While it stands still, it does so for all
-// instants until the clock has caught up: what is granted for one of them starts no sooner
+// time returns the ledgers' time at an instant. While it stands still, it does so for all
+// instants until the clock has caught up: a job that is granted a start at one of them starts no sooner
 // than the ledger has it.
 func (k *key) time(at int64) int64 {
 	if k.shift != k.goesOn {
@@ -152,12 +152,12 @@ func (k *key) book(at, units int64) {
 	}
 }
 
-// adaptedFor is for how long after its last change a part is remembered.
+// adaptedFor is for how long after its last change a served share is remembered.
 const adaptedFor = 86_400_000_000
 
-// adapted is how a scope key follows its upstream. The zero value is one that is served whole.
+// adapted is how a scope key follows its upstream. The zero value means that all units are served.
 type adapted struct {
-	less     int64 // thousandths that it is served less
+	less     int64 // thousandths of its limits that are not served
 	down     int64 // when it was refused last
 	changed  int64
 	refusals int64 // in succession

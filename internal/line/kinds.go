@@ -128,7 +128,7 @@ func (s Span) Compare(other Span) int {
 
 // subWindows is for how many sub-windows of a precision a start counts: for the length after it,
 // rounded up to whole ones, so that no window is judged too empty. With a precision of 1 it counts
-// to the microsecond. In a period of a calendar it counts in that alone.
+// to the microsecond. A start in a period of a calendar counts in that period alone.
 func (s Span) subWindows(precision int64) int64 {
 	if s.Kind == Quota {
 		return 1
@@ -142,7 +142,7 @@ func (s Span) subWindows(precision int64) int64 {
 // n is how many sub-windows count together.
 func (d *ledger) n() int64 { return d.subWindows(d.precision) }
 
-// subWindow is that of an instant of the ledger's time, startOf the first instant of a sub-window.
+// subWindow returns the sub-window of an instant of the ledger's time, startOf the first instant of a sub-window.
 func (d *ledger) subWindow(at int64) int64 {
 	if d.Kind == Quota {
 		return d.periodOf(d.Calendar, at)

@@ -9,7 +9,7 @@ type ledger struct {
 	precision     int64
 	since         int64 // from when it counts, by its own time
 	spent, booked entries
-	merged        entries // of the last look, kept for its memory
+	merged        entries // of the last search, kept so that the next one uses its memory
 	edges                 // nothing but for a quota
 }
 
@@ -26,7 +26,7 @@ func (d *ledger) spend(sub, units int64) { d.spent.add(sub, min(units, Never-d.s
 
 func (d *ledger) book(sub, units int64) { d.booked.add(sub, min(units, Never-d.booked.total())) }
 
-// finest is how many sub-windows of a window there are at most that counts more units than twice as many.
+// finest is how many sub-windows a window has at most once it counts more than twice as many units.
 const finest = 1000
 
 // coarsen makes a ledger coarser that was exact, or nearly so, and has come to count many units, since a

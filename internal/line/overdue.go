@@ -55,7 +55,7 @@ func (p *puller) reportAgain(id string) {
 }
 
 // endBooking ends a booking whose grace is over, or that was made before the clock stepped back. The job keeps its
-// position for a while. Otherwise it reports a plan.
+// position for a while. Any other booking is of a planned job, which endBooking reports.
 func (p *puller) endBooking(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {

@@ -270,8 +270,8 @@ func (k *key) fewest() int64 {
 //   - if other limits are in force then;
 //   - while the time of a scope key stands still: a far step of the clock lets it go on, and the start would be too
 //     soon;
-//   - if the start is a window or more ahead. If the clock steps back meanwhile, the start comes before its entry, by
-//     the ledger's time, and a job that starts a window before the entry is nearer than a window to the start.
+//   - if the start is a window or more ahead. If the clock steps back meanwhile, the job starts before the ledger has
+//     it: a job that the ledger has a window earlier would start less than a window before it.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)

@@ -211,7 +211,7 @@ func (l *Line) chargeDifference(lane *lane, charged, costs []int64) {
 	}
 }
 
-// stand puts a lane into the queue of a scope key, which becomes due by then.
+// stand puts a lane into the queue of a scope key. A pull looks at the scope key then, or before.
 func (l *Line) stand(name string, lane *lane, look int64) {
 	l.queue(name).stand(lane, lane.jobs[0].arrival)
 	l.due(name, look)

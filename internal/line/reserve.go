@@ -33,8 +33,8 @@ type Answer struct {
 	Start   int64
 	Lease   int64 // of the places that a granted job occupies: the shortest; 0 if it occupies none
 	Waited  int64 // how long a granted job waited: us from its arrival to its start
-	// Advance is how many of the units that it asked for as its advance a granted job got. Jobs of its lane may start
-	// out of the advance until AdvanceEnds.
+	// Advance is how many units a granted job got of the advance that it asked for. Jobs of its lane may start out of
+	// the advance until AdvanceEnds.
 	Advance, AdvanceEnds int64
 	// Uncharged are, for a granted job, the scope keys that are off.
 	Uncharged []string
@@ -43,7 +43,7 @@ type Answer struct {
 	Until     int64 // until when Shadow would have held the job back
 	Ahead     int64 // how many jobs come before it in its lane
 	Full      *Full // with LineFull: the line that has no room
-	Flows     int64 // how many flows stand in the queue in which the job's lane stands
+	Flows     int64 // how many flows stand under the lane's scope key under which most flows stand
 }
 
 // Held is a limit, or a pause, that holds a job back.

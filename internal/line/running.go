@@ -12,7 +12,7 @@ type run struct {
 	places []place
 }
 
-// held are the units that a job occupies in one ledger.
+// place is the units that a job occupies in one ledger.
 type place struct {
 	key   string
 	span  Span

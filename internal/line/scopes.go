@@ -40,7 +40,7 @@ type inForce struct {
 	mode   Mode
 	limits []Limit
 	origin byte
-	after  []Limit // that follow the limits when they end
+	after  []Limit // those that are in force when limits end
 	ends   int64   // when the next of what is set ends; Never: nothing does
 }
 

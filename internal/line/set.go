@@ -21,8 +21,8 @@ func (l *Line) Pause(now int64, settings Settings, name string, until int64) (be
 	return before, is
 }
 
-// SetLimits sets the limits of a scope key, or those of a scope if the name has no colon, until
-// an instant; Never: until they are taken back, by nil, as is that the scope key is served less.
+// SetLimits sets the limits of a scope key, or those of a scope if the name has no colon, until an
+// instant; Never: until nil takes them back. With nil, a scope key's served share is whole again.
 func (l *Line) SetLimits(now int64, settings Settings, name string, limits []Limit, ends int64) {
 	l.begin(now, settings)
 	if scope, _, isKey := strings.Cut(name, ":"); isKey {
