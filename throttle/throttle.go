@@ -154,7 +154,8 @@ func (t *setup) Peek(ctx context.Context, job Job) (Reservation, error) {
 // one exception: Cancel gives back a grant whose answer was lost, if job.Nonce is its nonce and
 // this Throttle has learned of the grant since. The job needs no more than its ID.
 //
-// It blocks for one round trip and fails as Reserve does, without fallback.
+// It blocks for one round trip, or for two to give back a grant under a running limit, and fails as Reserve does,
+// without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 	if kept, is := t.batch.takeKept(job); is {
 		done, err := t.takeBack(ctx, kept.reservation)

@@ -94,7 +94,8 @@ type Planned struct {
 // retries of NewTask. A task for which the user gave a ProcessAt keeps that time, and is not
 // planned. A planned task gets the header Throttle-Planned, by which the workers know
 // it. The plan ignores the task's Deadline: give the Job one. For a task in line, Start is
-// Reserve's estimate. Enqueue blocks for two round trips. The error is Planned.Err.
+// Reserve's estimate. Enqueue blocks for two round trips, and now and then for 250 ms at most, to ask
+// which deployment owns the throttle. The error is Planned.Err.
 //
 // A task that would make a line longer than throttle.Scope.MaxWaiting is refused with a
 // *throttle.LineFullError, and asynq does not get it. The bound is exact, however many processes
