@@ -157,7 +157,7 @@ func TestShadowDelaysNothing(t *testing.T) {
 		wants(t, client, "job smtp acm-4", "Its turn has not come; expected to start ")
 		wants(t, client, "mode smtp domain off", "undo")
 		wants(t, client, "usage smtp domain gmail.example", "  off: nothing is delayed  ")
-		wants(t, client, "job smtp asynq:mails/paused/0", "Its turn has not come; expected to start ")
+		wants(t, client, "job smtp asynq:mails/hoo-0/0", "Its turn has not come; expected to start ")
 		wants(t, client, "pause smtp domain web.example --for 1h",
 			"not paused\noff: nothing is delayed until the mode is enforce\nundo: ")
 		wants(t, client, "mode smtp global shadow", "undo")

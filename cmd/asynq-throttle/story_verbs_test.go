@@ -20,7 +20,7 @@ import (
 var session = []string{
 	"ls", "status smtp", "lines smtp", "lines smtp --by flow", "lines smtp --by lane --flow acme",
 	"lines smtp --by lane -n 1",
-	"job smtp acm-4", "job smtp mails/lone", "job smtp asynq:mails/paused/0",
+	"job smtp acm-4", "job smtp mails/lone", "job smtp asynq:mails/hoo-0/0",
 	"usage smtp", "usage smtp tenant", "usage smtp tenant acme", "usage smtp domain gmail.example", "usage smtp global",
 	"limits get smtp", "limits set smtp tenant acme 1/1h --dry-run", "limits set smtp tenant 1/1h --dry-run",
 	`limits set smtp tenant acme 5/1h,50/24h`, "limits set smtp tenant acme 6/1h", "limits get smtp tenant acme",

@@ -76,13 +76,13 @@ func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 	if _, err := th.Report(ctx, throttle.Global, "", said); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Reserve(ctx, mail("mails", "paused", "hooli", "gmail.example")); err != nil {
+	if _, err := th.Reserve(ctx, mail("mails", "hoo-0", "hooli", "gmail.example")); err != nil {
 		t.Fatal(err)
 	}
 	at := time.Now().Add(time.Hour)
 	planned := map[string]string{"Throttle-Planned": strconv.FormatInt(at.Unix(), 10)} // as worker.Client marks its tasks
 	task := asynq.NewTaskWithHeaders("mail:send", nil, planned)
-	for _, id := range []string{"acm-4", "paused", "lone"} {
+	for _, id := range []string{"acm-4", "hoo-0", "lone"} {
 		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(task, asynq.Queue("mails"), asynq.TaskID(id),
 			asynq.ProcessAt(at)); err != nil {
 			t.Fatal(err)
