@@ -263,6 +263,6 @@ func writeForecast(g *page, f foreseen) {
 		g.line("at the earliest: how long jobs run under a running limit is not known, unless Scope.Runs says it")
 	}
 	if f.Guessed {
-		g.line("guessed by the limits, since so many wait; --exact plays the line through")
+		g.line("guessed from the limits, since so many jobs wait; --exact simulates the line")
 	}
 }

@@ -123,7 +123,7 @@ func (p *program) limitsSet() *cobra.Command {
 		Use:   "set THROTTLE SCOPE [KEY] LIMITS",
 		Short: "set limits at run time, for one key or for all keys of a scope",
 		Long: "Set limits at run time, for one key or for all keys of a scope that have none of their own.\nThey " +
-			"are in force in place of all that the scope is configured with: name those that are to stay.",
+			"replace all limits that the scope is configured with: also name those that should stay.",
 		Example: `  asynq-throttle limits set smtp tenant acme "5000/1h, 10/1s"
   asynq-throttle limits set smtp tenant acme 5000/1h --for 4h --why "the spring campaign"
   asynq-throttle limits set smtp tenant 2000/24h --dry-run   # what it would keep back`,
@@ -164,7 +164,8 @@ func (p *program) limitsSet() *cobra.Command {
 	}
 	p.sure(cmd)
 	terms.flags(cmd)
-	cmd.Flags().BoolVar(&try, "dry-run", false, "change nothing, say what it would have kept back of what started lately")
+	cmd.Flags().BoolVar(&try, "dry-run", false,
+		"change nothing, say what the limits would have kept back of the last window")
 	return cmd
 }
 
@@ -175,7 +176,7 @@ func (p *program) warnLifted(ctx context.Context, of target, limits []throttle.L
 		return err
 	}
 	if lifted := view.Lifted(had, limits); len(lifted) > 0 {
-		fmt.Fprintf(p.errs, "warning: of %s no longer in force: %s; name what is to stay beside what is set\n", of,
+		fmt.Fprintf(p.errs, "warning: no longer in force for %s: %s; also name the limits that should stay\n", of,
 			limitsText(lifted))
 	}
 	return nil

@@ -15,7 +15,7 @@ func (p *program) lines() *cobra.Command {
 	var filter view.Filter
 	cmd := &cobra.Command{
 		Use:   "lines THROTTLE",
-		Short: "who waits, for what and until when; the longest first",
+		Short: "who waits, for what and until when; the oldest first",
 		Example: `  asynq-throttle lines smtp                        # by the scope key that has no room
   asynq-throttle lines smtp --by flow              # by tenant
   asynq-throttle lines smtp --by lane --flow acme  # all that acme waits for`,

@@ -14,8 +14,8 @@ func (p *program) mode() *cobra.Command {
 	var of terms
 	cmd := &cobra.Command{
 		Use:   "mode THROTTLE [SCOPE MODE | --all MODE]",
-		Short: "show or set how far limits are in force, of a scope or with --all of all",
-		Long: "Show or set how far limits are in force, of a scope or with --all of all.\n" +
+		Short: "show whether limits are enforced, or set that for a scope or, with --all, for all scopes",
+		Long: "Show whether limits are enforced, or set that for a scope or, with --all, for all scopes.\n" +
 			"MODE is enforce, shadow, off or reset.",
 		Example: `  asynq-throttle mode smtp                  # what is configured and set
   asynq-throttle mode smtp tenant shadow    # count, delay nothing
@@ -42,7 +42,7 @@ func (p *program) mode() *cobra.Command {
 	}
 	p.sure(cmd)
 	of.flags(cmd)
-	cmd.Flags().BoolVar(&everything, "all", false, "of all scopes that have none set")
+	cmd.Flags().BoolVar(&everything, "all", false, "set the mode of all scopes for which none is set")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ func (p *program) pause() *cobra.Command {
 	var of terms
 	cmd := &cobra.Command{
 		Use:   "pause THROTTLE SCOPE [KEY]",
-		Short: "let nothing start under a scope key until a time, in no process",
+		Short: "let nothing start under a scope key until a time, in any process",
 		Example: `  asynq-throttle pause smtp domain gmail.example --for 2h
   asynq-throttle pause smtp global --until 18:00`,
 		Args:              cobra.RangeArgs(2, 3),

@@ -48,7 +48,7 @@ type program struct {
 // defaultURL is the URL of Redis without -u and REDIS_URL.
 const defaultURL = "redis://127.0.0.1:6379"
 
-// patience is how long a whole command may take, except for watch and purge.
+// patience is how long a whole command may take, except for watch, purge and serve.
 const patience = 30 * time.Second
 
 // statusError is an error with an exit status of its own.

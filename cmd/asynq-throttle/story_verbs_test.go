@@ -288,7 +288,7 @@ func TestMistakesOfADryRun(t *testing.T) {
 				t.Errorf("%q: %+v, in a dry run %+v, want %q", args, set, dry, row[1])
 			}
 		}
-		const warning = "warning: of tenant acme no longer in force: 2/1h; "
+		const warning = "warning: no longer in force for tenant acme: 2/1h; "
 		dry := asked(t, addr, "limits", "set", "smtp", "tenant", "acme", "5/24h", "--for", "1h", "--dry-run")
 		if dry.status != 0 || !strings.HasPrefix(dry.errs, warning) {
 			t.Errorf("%+v, want %q", dry, warning)
@@ -356,14 +356,14 @@ func TestLiftedLimits(t *testing.T) {
 		world(t, client)
 		for _, row := range []struct{ line, want string }{
 			{"limits set smtp tenant acme 5/running",
-				"warning: of tenant acme no longer in force: 2/1h; name what is to stay beside what is set\n"},
+				"warning: no longer in force for tenant acme: 2/1h; also name the limits that should stay\n"},
 			{"limits set smtp tenant acme 5/running,9/1h,7/1s", ""},
 			{"limits set smtp tenant acme 9/1h,4/running",
-				"warning: of tenant acme no longer in force: 7/1s; name what is to stay beside what is set\n"},
+				"warning: no longer in force for tenant acme: 7/1s; also name the limits that should stay\n"},
 			{"limits set smtp tenant 3/1m",
-				"warning: of all keys of tenant no longer in force: 2/1h; name what is to stay beside what is set\n"},
+				"warning: no longer in force for all keys of tenant: 2/1h; also name the limits that should stay\n"},
 			{"limits set smtp tenant other 3/1h",
-				"warning: of tenant other no longer in force: 3/1m; name what is to stay beside what is set\n"},
+				"warning: no longer in force for tenant other: 3/1m; also name the limits that should stay\n"},
 		} {
 			if r := asked(t, client.Options().Addr, strings.Fields(row.line)...); r.status != 0 || r.errs != row.want {
 				t.Errorf("%s: exit status %d, %q, want %q", row.line, r.status, r.errs, row.want)
