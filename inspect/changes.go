@@ -74,7 +74,7 @@ func (t *Inspector) changesKey(upstream bool) string {
 	return t.prefix + "changes"
 }
 
-// noteChange records a change. If it cannot record it, that is no error, since the change is in force.
+// noteChange records a change. A change that cannot be recorded is no error, since it is in force.
 func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.WasSet, of terms) {
 	if t.in.Clock() != nil {
 		return

@@ -305,7 +305,7 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 	c.find(warning, "clock",
 		fmt.Sprintf(
 			"Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such "+
-				"as asynq go by this one",
+				"as asynq go by this machine's",
 			ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
 }
 

@@ -47,7 +47,7 @@ const sentinels = "FailoverClient"
 const slowReload = 2 * time.Second
 
 // checkClient finds the settings of go-redis' Cluster client that make a recovery slow. A client of a single
-// server, or of one behind Sentinel, gets the throttle's timeout from boundedBy; the settings of other clients
+// server, or of one behind Sentinel, gets the throttle's timeout from throttle.New; the settings of other clients
 // are not known.
 func (t *Inspector) checkClient() []Finding {
 	cluster, is := t.Client().(*redis.ClusterClient)

@@ -145,7 +145,7 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 	}
 }
 
-// closedFor is for how long hours of the job are closed until they have been open for some time.
+// closedFor returns how long the job's hours are closed, in all, until they have been open for some time.
 func (e *Explanation) closedFor(open time.Duration) (closed time.Duration) {
 	for _, u := range e.Usage {
 		for _, l := range u.Limits {

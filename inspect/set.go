@@ -80,9 +80,9 @@ func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...Se
 // A limit of 0 keeps all jobs back, and Unlimited lifts the limit. Under a limit of 0 jobs wait in line. A job
 // that weighs more than another limit gets a *BlockedError until the limits change.
 //
-// Limits end by Redis' clock, for all processes at the same instant. The limits that come into force
-// then count starts all along, and apply to every start from that instant on; a pull then looks at the
-// waiting jobs.
+// Limits end by Redis' clock, for all processes at the same instant. The limits that come into force at
+// that instant have counted earlier starts too, and apply to every start from then on; a pull then looks
+// at the waiting jobs.
 //
 // SetLimits blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
 func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []throttle.Limit,

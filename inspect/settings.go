@@ -196,7 +196,7 @@ func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error)
 	for some := range slices.Chunk(names, mostUsages) {
 		accounts, err := t.usage(ctx, wire.Usage{Names: some})
 		if err != nil {
-			return nil, fmt.Errorf("throttle: how the keys of %s stand: %w", scopeOrAll(scope), err)
+			return nil, fmt.Errorf("throttle: the usage of the keys of %s cannot be read: %w", scopeOrAll(scope), err)
 		}
 		for i := range accounts {
 			all = append(all, accounts[i].Usage)

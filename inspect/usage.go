@@ -120,9 +120,9 @@ func (t *Inspector) scopeKeyName(ctx context.Context, scope, key string) (string
 	return wire.ScopeKey(scope, key), t.in.CheckScopeKey(ctx, scope, key)
 }
 
-// Count returns how many units of a scope key started in the past interval that
-// began from ago (included) and ended to ago (excluded): Count(…, time.Minute, 0)
-// is the last minute. The interval may go back as far as the scope key's longest window. Of
+// Count returns how many units of a scope key started in a past interval, which
+// began the duration from ago (included) and ended the duration to ago (excluded):
+// Count(…, time.Minute, 0) is the last minute. The interval may go back as far as the scope key's longest window. Of
 // the windows that go back that far, Count reads the one with the finest precision; a
 // sub-window that overlaps the interval counts whole, so the answer errs by up to
 // one precision at either end, on the high side. Count blocks and fails as

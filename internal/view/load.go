@@ -16,7 +16,7 @@ import (
 // not run INFO.
 type Load struct {
 	Version string `json:"version,omitempty"`
-	// Over is the measured time: since the last reading, else a short one.
+	// Over is the time over which the load was measured: since the last reading, else a short time.
 	Over time.Duration `json:"over_ns"`
 	// CPU is the share of one core that Redis' main thread used in this time.
 	CPU float64 `json:"cpu"`

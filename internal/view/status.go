@@ -51,8 +51,8 @@ type Watch struct {
 	sets   Sets
 }
 
-// Read reads what StatusOf reads, and at most most scope keys under which jobs wait, those with the
-// oldest jobs first.
+// Read reads what StatusOf reads, and the scope keys under which jobs wait, those with the oldest jobs
+// first and no more than most.
 func (w *Watch) Read(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
 	var load Load
 	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before the other calls add to the load

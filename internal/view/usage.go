@@ -16,11 +16,11 @@ import (
 type Use struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
-	Limit string `json:"limit,omitempty"` // empty where the scope key has none
-	// Of a ramp the limit's text has the units in force.
+	// Limit is the limit's text, for a ramp with the units in force; empty where the scope key has no limit.
+	Limit string `json:"limit,omitempty"`
 	// Used is how many units started in the window that ends now, or in the period of a quota, and
-	// Booked how many are promised.
-	// Ratio is the used part of the limit; -1 if it is unlimited.
+	// Booked how many are promised. Ratio is the used part of the limit: 1 for a limit of 0, -1 for an
+	// unlimited one.
 	Used   int64   `json:"used"`
 	Booked int64   `json:"booked"`
 	Ratio  float64 `json:"ratio"`

@@ -72,7 +72,7 @@ func (f Filter) has(l inspect.Lane) bool {
 	return (f.Flow == "" || f.Flow == l.Flow) && (f.Scope == "" || f.Scope == l.Scope) && (f.Key == "" || f.Key == l.Key)
 }
 
-// Lines reads which jobs wait, for what and until when: at most most rows.
+// Lines reads which jobs wait, for what and until when. It returns no more rows than most.
 func Lines(ctx context.Context, th *inspect.Inspector, by By, filter Filter, most int) (Waiting, error) {
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
