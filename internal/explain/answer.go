@@ -24,7 +24,7 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	case e.State == Booked:
 		e.booked(of)
 	case e.State == Overdue:
-		e.Why, e.Help = "it did not come to its slot", "Asked for again, it comes to the front of its lane."
+		e.Why, e.Help = "it did not come to its slot", "When it asks again, it comes to the front of its lane."
 	case e.State == Waiting:
 		e.Until = e.Expected
 		e.waits(of, in)
@@ -109,9 +109,9 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 		case t.State == "completed":
 			return "it has run", time.Time{}
 		case t.Next.After(e.Now) && t.PutBack != "":
-			return "it was put back, and asynq keeps it for its time", t.Next
+			return "it was put back, and asynq keeps it", t.Next
 		case t.Next.After(e.Now):
-			return "it has not asked yet, and asynq keeps it for its time", t.Next
+			return "it has not asked yet, and asynq keeps it", t.Next
 		}
 		return "", time.Time{}
 	}

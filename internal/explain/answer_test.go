@@ -129,10 +129,10 @@ func TestAnswerOfATask(t *testing.T) {
 		"active":    {Unknown, Task{State: "active"}, "a worker has it now", ""},
 		"completed": {Unknown, Task{State: "completed"}, "it has run", ""},
 		"put back": {Unknown, Task{State: "retry", PutBack: "throttled: Redis cannot decide", Next: noon.Add(time.Hour)},
-			"it was put back, and asynq keeps it for its time", ""},
-		"scheduled": {Unknown, Task{State: "scheduled", Next: noon.Add(time.Hour)}, "asynq keeps it for its time", ""},
+			"it was put back, and asynq keeps it", ""},
+		"scheduled": {Unknown, Task{State: "scheduled", Next: noon.Add(time.Hour)}, "asynq keeps it", ""},
 		"booked":    {Booked, Task{State: "retry"}, "it has a slot", ""},
-		"overdue":   {Overdue, Task{State: "retry"}, "it did not come to its slot", "Asked for again"},
+		"overdue":   {Overdue, Task{State: "retry"}, "it did not come to its slot", "When it asks again"},
 	} {
 		e := Explanation{State: c.state, Now: noon, Task: &c.task}
 		e.answer(inspect.Explanation{Now: noon}, crowd{})

@@ -55,7 +55,7 @@ type Explanation struct {
 	looked time.Time // when a pull has to look at the queue of the job's lane; zero if unknown
 }
 
-// Binding is a limit of a scope key, or its pause if it has no limit.
+// Binding is a limit of a scope key, or its pause: then Limit is empty.
 type Binding struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
