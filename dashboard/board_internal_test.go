@@ -139,7 +139,7 @@ func TestTooManyToTell(t *testing.T) {
 	h.hub.read = func(context.Context, order) *board { return b }
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
-	for _, want := range []string{"more than is read", "2 of 2 used", "Too many wait to be told one by one"} {
+	for _, want := range []string{"2 of 2 used", "Too many jobs wait to be listed one by one"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %q in\n%s", want, w.Body.String())
 		}

@@ -122,9 +122,9 @@ func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	}
 }
 
-// lastUnder returns the limit that holds the last of these units back longest, and its shortest
-// wait: the whole windows that the units fill after the room that is left. It leaves out a wait for longer than the
-// limit is set.
+// lastUnder returns the limit that holds the last of these units back longest, and its shortest wait: the
+// whole windows that are full of the units that have no room now. A wait for longer than the limit is set does not
+// count.
 func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0

@@ -69,7 +69,7 @@ func problem(err error) string {
 		return ""
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("This takes longer than %s to read: Redis is slow, or so much waits.", patience)
+		return fmt.Sprintf("This takes longer than %s to read: Redis is slow, or very many jobs wait.", patience)
 	}
 	text := strings.TrimPrefix(err.Error(), "throttle: ")
 	return view.Printable(strings.Join(strings.Fields(text), " ")) + "."
