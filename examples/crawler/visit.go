@@ -47,8 +47,8 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	// 429 and 503 with Retry-After: no worker of any crawl asks this host for that long.
-	// The page runs again afterwards, and no retry is spent.
+	// 429, 503 and 529: no worker of any crawl asks this host for as long as it says. The page
+	// runs again afterwards, and no retry is spent.
 	if wait, asked := upstream.HTTPWait(&http.Response{StatusCode: a.Status, Header: a.Header}); asked {
 		return c.walk.ComeBack(ctx, t, worker.AskedToWait(scopeHost, wait, nil))
 	}

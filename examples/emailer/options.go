@@ -53,7 +53,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	}
 	var err error
 	if o.scopes, err = rig.ParseLimits(*limits, throttle.Global, scopeTenant, scopeDomain); err != nil {
-		return o, fmt.Errorf("limits: %w", err)
+		return o, fmt.Errorf("-limits: %w", err)
 	}
 	o.scopes = rig.WithMargin(o.scopes, margin)
 	if err := o.addHours(*hours); err != nil {

@@ -55,7 +55,7 @@ func messages(p *prompt.Prompt) []chat.Message {
 }
 
 // report reports what the provider says of its limits, so that the throttle's limits follow.
-// It returns an error if the provider has no room (429, 503): no worker asks the model for now,
+// It returns an error if the provider asks to wait (429, 503, 529): no worker asks the model for now,
 // the charge is given back, the prompt runs again after the pause, and no retry is spent. It
 // does not report how much is left: no other program uses the account, and the headers were
 // written before the answer was made.

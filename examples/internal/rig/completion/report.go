@@ -33,7 +33,7 @@ func writeCounts(w io.Writer, s Summary) {
 		{Name: "unsettled", Count: s.Unsettled,
 			Text: "requests: nobody told what they took, or Redis was away; their charge stays as estimated"},
 		{Name: "duplicates", Count: s.Duplicates, Text: "answers beyond the first", Always: true},
-		{Name: "mischarged", Count: s.Mischarged, Text: "prompts that were charged in the end other than they took",
+		{Name: "mischarged", Count: s.Mischarged, Text: "prompts whose final charge is not what they took",
 			Always: true},
 		{Name: "lost", Count: s.Lost, Text: "said to be answered, but not in the record", Always: true},
 	})
@@ -42,7 +42,7 @@ func writeCounts(w io.Writer, s Summary) {
 
 func writeCustomers(w io.Writer, rows []customerRow) {
 	table := report.NewTable(w)
-	fmt.Fprintln(table, "customer\tprompts\tanswered\tover budget\tfor tomorrow\ttokens\tof a day's")
+	fmt.Fprintln(table, "customer\tprompts\tanswered\tover budget\tfor tomorrow\ttokens\tday budget")
 	for _, r := range rows {
 		fmt.Fprintf(table, "%s\t%7d\t%8d\t%11d\t%12d\t%6d\t%10d\n", r.Customer, r.Prompts, r.Answered, r.OverBudget,
 			r.ForTomorrow, r.Tokens, r.Budget)
@@ -53,9 +53,9 @@ func writeCustomers(w io.Writer, rows []customerRow) {
 
 func writePace(w io.Writer, s Summary) {
 	table := report.NewTable(w)
-	fmt.Fprintf(table, "interactive\tanswered after %.2f s, 99 of 100 within %.2f s\n", s.InteractiveP50S,
+	fmt.Fprintf(table, "interactive\thalf answered within %.2f s, 99 of 100 within %.2f s\n", s.InteractiveP50S,
 		s.InteractiveP99S)
-	fmt.Fprintf(table, "batch\tanswered after %.2f s, 99 of 100 within %.2f s\n", s.BatchP50S, s.BatchP99S)
+	fmt.Fprintf(table, "batch\thalf answered within %.2f s, 99 of 100 within %.2f s\n", s.BatchP50S, s.BatchP99S)
 	if s.Utilisation != nil {
 		fmt.Fprintf(table,
 			"used\t%.3f of what was served while there was work for it; of the tokens %.3f, of the requests %.3f\n",
