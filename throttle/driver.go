@@ -107,8 +107,9 @@ func (d Driver) Started(granted Reservation, answered time.Time) {
 
 // End publishes that this process ends, so that its configuration is no longer compared with that of
 // others. A throttle that is used on publishes its configuration again after a minute at least. End
-// blocks for two round trips, each for Options.Timeout at most, and fails as Reserve does, without
-// fallback; the process then counts as alive for up to 25 minutes.
+// blocks for two round trips, or four if the configuration is just being published, each for
+// Options.Timeout at most. It fails as Reserve does, without fallback; the process then counts as alive
+// for up to 25 minutes.
 func (d Driver) End(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -23,6 +23,7 @@ const (
 type signOfLife struct {
 	due   atomic.Int64              // Unix nanoseconds by the local clock
 	since atomic.Pointer[time.Time] // on Redis' clock; nil until it is first published
+	turn  chan struct{}             // full while the configuration is being published
 
 	publishing sync.WaitGroup // the goroutine
 }
@@ -34,15 +35,21 @@ func (t *Throttle) publishIfDue(at time.Time) {
 	if at.UnixNano() < due || t.now != nil { // only tests set now
 		return
 	}
-	if !t.sign.due.CompareAndSwap(due, at.Add(publishAgain).UnixNano()) {
+	again := at.Add(publishAgain).UnixNano()
+	if !t.sign.due.CompareAndSwap(due, again) {
 		return
 	}
 	t.sign.publishing.Go(func() {
+		t.sign.turn <- struct{}{}
+		defer func() { <-t.sign.turn }()
+		if t.sign.due.Load() != again { // the process has ended meanwhile
+			return
+		}
 		if err := t.publish(context.Background(), false); err != nil {
 			t.options.Logger.Debug("throttle: the configuration could not be published", zap.Error(err))
 			return
 		}
-		t.sign.due.Store(at.Add(publishEvery).UnixNano())
+		t.sign.due.CompareAndSwap(again, at.Add(publishEvery).UnixNano())
 	})
 }
 
@@ -58,6 +65,12 @@ func (s *signOfLife) hasten(at time.Time) {
 func (t *Throttle) end(ctx context.Context) error {
 	if t.sign.due.Swap(time.Now().Add(publishAgain).UnixNano()) == 0 {
 		return nil
+	}
+	select { // what is being published says that the process is alive
+	case t.sign.turn <- struct{}{}:
+		defer func() { <-t.sign.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return t.publish(ctx, true)
 }

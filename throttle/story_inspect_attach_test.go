@@ -1,14 +1,17 @@
 package throttle_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
@@ -195,6 +198,59 @@ func TestEndedProcess(t *testing.T) {
 			t.Errorf("check finds %v, %v, want no other process", findings, err)
 		}
 	})
+}
+
+// overtaken lets the second transaction of a client overtake the first, if it comes while that is under way.
+type overtaken struct {
+	count  atomic.Int64
+	second chan struct{} // closed when it has ended
+}
+
+func (*overtaken) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*overtaken) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (o *overtaken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "multi" {
+			return next(ctx, cmds)
+		}
+		n := o.count.Add(1)
+		if n == 1 {
+			select {
+			case <-o.second:
+			case <-time.After(100 * time.Millisecond): // it waits for the first
+			}
+		}
+		err := next(ctx, cmds)
+		if n == 2 {
+			close(o.second)
+		}
+		return err
+	}
+}
+
+// TestEndWhileItPublishes: a process that ends while it publishes that it is alive counts as ended.
+func TestEndWhileItPublishes(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(&overtaken{second: make(chan struct{})})
+	th, err := throttle.New("ends", client, tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50)),
+		&throttle.Options{Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := th.Peek(t.Context(), throttle.Job{ID: "x", Weight: 1, Keys: of("x")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := th.Driver().End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	th.AwaitPublished()
+	if all := processesOf(t, th); len(all) != 1 || !all[0].Ended {
+		t.Errorf("published: %+v, want one process that has ended", all)
+	}
 }
 
 // TestManyEndedProcesses: programs that start and end again and again leave the entries of a hundred ended processes,

@@ -29,7 +29,7 @@ type Throttle struct {
 
 // newThrottle builds a throttle of checked parts.
 func newThrottle(s *setup) *Throttle {
-	t := &Throttle{setup: s, advances: newAdvances(s.options)}
+	t := &Throttle{setup: s, advances: newAdvances(s.options), sign: signOfLife{turn: make(chan struct{}, 1)}}
 	t.batch = newBatcher(t)
 	t.redis.answered = func(at time.Time) {
 		t.publishIfDue(at)
