@@ -40,6 +40,15 @@ func grantOf(ctx context.Context) *grant {
 	return g
 }
 
+// grantIn returns the innermost grant whose job has a key of a scope, nil if there is none.
+func grantIn(ctx context.Context, scope string) *grant {
+	g := grantOf(ctx)
+	for g != nil && !g.shaper.paces(g.Job, scope) {
+		g = g.outer
+	}
+	return g
+}
+
 func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
 	g.shaper, g.outer = s, grantOf(ctx)
 	return context.WithValue(ctx, grantKey{}, g)

@@ -232,6 +232,9 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 		return nil
 	case <-ctx.Done():
 		s.refund(ctx, r)
+		if _, err := s.throttle.Done(context.WithoutCancel(ctx), r); err != nil {
+			s.log.Debug("worker: an unused place is free after its lease", zap.String("task", a.id), zap.Error(err))
+		}
 		return ctx.Err()
 	case <-stopped:
 		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {

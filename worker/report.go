@@ -19,12 +19,11 @@ import (
 // Its errors: ErrNoGrant, also if no grant has the scope, and those of
 // throttle.Throttle.Report.
 func Report(ctx context.Context, scope string, r throttle.Report) (throttle.Adaptation, error) {
-	for g := grantOf(ctx); g != nil; g = g.outer {
-		if g.shaper.paces(g.Job, scope) {
-			return g.shaper.report(ctx, g.Reservation, scope, r)
-		}
+	g := grantIn(ctx, scope)
+	if g == nil {
+		return throttle.Adaptation{}, ErrNoGrant
 	}
-	return throttle.Adaptation{}, ErrNoGrant
+	return g.shaper.report(ctx, g.Reservation, scope, r)
 }
 
 func (s *Shaper) report(ctx context.Context, granted throttle.Reservation, scope string,

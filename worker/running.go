@@ -23,9 +23,10 @@ var ErrPlaceLost = errors.New("worker: the task's lease was over before it was r
 // Cooldown sets how long a handler's task still counts as running, after it has ended, under
 // the running limit of a scope. It replaces throttle.Scope.Cooldown: a crawler can wait
 // longer after a page that took long. It is at most a lease, and a day. If several shapers
-// wrap a handler, Cooldown sets it for the innermost. The error is ErrNoGrant.
+// wrap a handler, Cooldown sets it for the innermost that has the scope. The error is
+// ErrNoGrant, also if no grant has the scope.
 func Cooldown(ctx context.Context, scope string, after time.Duration) error {
-	g := grantOf(ctx)
+	g := grantIn(ctx, scope)
 	if g == nil {
 		return ErrNoGrant
 	}

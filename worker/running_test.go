@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
+	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -338,6 +340,9 @@ func TestRunningCooldown(t *testing.T) {
 				if err := worker.Cooldown(ctx, "tenant", 5*time.Second); err != nil {
 					t.Error(err)
 				}
+				if err := worker.Cooldown(ctx, "host", time.Hour); !errors.Is(err, worker.ErrNoGrant) {
+					t.Errorf("for a scope that the job does not have: %v", err)
+				}
 			}
 			time.Sleep(100 * time.Millisecond)
 			mu.Lock()
@@ -514,6 +519,72 @@ func TestRunningTaskBegunAfterStop(t *testing.T) {
 		w.start(w.client, second.Configure(asynq.Config{Concurrency: 8}), second.Wrap(handler))
 		w.drained(2, time.Minute)
 		r.checked(t, scopes, 2)
+	})
+}
+
+// slowGivingBack delays the call that gives back the places of a job.
+type slowGivingBack string
+
+// DialHook implements redis.Hook.
+func (slowGivingBack) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (s slowGivingBack) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	decides := redis.NewScript(lua.Reserve).Hash()
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "evalsha" && args[1] != decides &&
+			strings.Contains(fmt.Sprint(args[2:]...), string(s)) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (slowGivingBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestCooldownOfAnUntouchedTask: a handler that did not touch the upstream has set a cool-down all the same. The place
+// is given back once, with the cool-down, even if the places of other tasks are just being given back.
+func TestCooldownOfAnUntouchedTask(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		client := bubbleClient(t, w.redis)
+		client.AddHook(slowGivingBack(worker.JobID("default", "000000", 0)))
+		th, err := throttle.New("world", client, scopes, &throttle.Options{Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.throttle = th
+		w.shaper = w.newShaper(nil)
+		var mu sync.Mutex
+		began := make(map[string][]time.Duration)
+		handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			tenant := task.Headers()["tenant"]
+			mu.Lock()
+			began[tenant] = append(began[tenant], time.Since(w.began))
+			first := len(began[tenant]) == 1
+			mu.Unlock()
+			if tenant == "globex" || !first {
+				time.Sleep(90 * time.Millisecond)
+				return nil
+			}
+			time.Sleep(100 * time.Millisecond)
+			if err := worker.Cooldown(ctx, "tenant", 5*time.Second); err != nil {
+				t.Error(err)
+			}
+			return worker.Untouched(asynq.SkipRetry)
+		})
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(handler))
+		for n, tenant := range []string{"globex", "acme", "acme"} {
+			w.enqueue(n, tenant, 1)
+		}
+		w.until("all have run", time.Minute, func() bool { mu.Lock(); defer mu.Unlock(); return len(began["acme"]) == 2 })
+		if second := began["acme"][1]; second < 5*time.Second {
+			t.Errorf("the next began after %s, want the cool-down of 5s", second)
+		}
 	})
 }
 

@@ -83,13 +83,10 @@ func (g *grant) refund(ctx context.Context) error {
 	return err
 }
 
-// refund gives back a grant that a handler did not use.
+// refund gives back the charge of a grant that a handler did not use. The runner gives back its places.
 func (s *Shaper) refund(ctx context.Context, r throttle.Reservation) {
 	if _, err := s.throttle.Refund(context.WithoutCancel(ctx), r); err != nil {
 		s.log.Debug("worker: an unused grant stays charged", zap.Error(err))
-	}
-	if _, err := s.throttle.Done(context.WithoutCancel(ctx), r); err != nil {
-		s.log.Debug("worker: an unused place is free after its lease", zap.Error(err))
 	}
 	s.puller.answered()
 }
