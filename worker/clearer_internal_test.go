@@ -115,7 +115,7 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 				_ = client.Close()
 			}
 			line := &lineDouble{waiting: row.lane, fails: row.fails, lost: row.lost}
-			s := &Shaper{driver: line, looks: line, inspector: newInspector(client), log: zap.NewNop(),
+			s := &Shaper{driver: line, looks: line, inspector: newInspector(client, zap.NewNop()), log: zap.NewNop(),
 				stopped: make(chan struct{})}
 			s.puller = newPuller(s)
 			if row.stopped {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 )
 
 // inspector is asynq's Inspector, which finds no task of a queue that asynq's set of
@@ -19,10 +20,12 @@ import (
 type inspector struct {
 	*asynq.Inspector
 	client redis.UniversalClient
+	log    *zap.Logger
+	barred seldom
 }
 
-func newInspector(client redis.UniversalClient) *inspector {
-	return &inspector{Inspector: asynq.NewInspectorFromRedisClient(client), client: client}
+func newInspector(client redis.UniversalClient, log *zap.Logger) *inspector {
+	return &inspector{Inspector: asynq.NewInspectorFromRedisClient(client), client: client, log: log}
 }
 
 // GetTaskInfo asks asynq. ErrQueueNotFound says nothing about the task: its queue could not be
@@ -53,6 +56,10 @@ func (i *inspector) listed(queue string, ask func() error) error {
 		return err
 	}
 	if err := list(i.client, queue); strings.Contains(err.Error(), "NOPERM") {
+		if i.barred.due(time.Minute) {
+			i.log.Error("worker: tasks of a queue start late: asynq's set of queues lacks it, and this user of asynq's Redis "+
+				"may not add it. Allow SADD on asynq:queues", zap.String("queue", queue), zap.Error(err))
+		}
 		return fmt.Errorf("%w: %w", errUnlisted, err)
 	}
 	return ask()

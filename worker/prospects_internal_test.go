@@ -17,7 +17,7 @@ func TestProspect(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	enqueuer, tasks := asynq.NewClientFromRedisClient(client), asynq.NewInspectorFromRedisClient(client)
-	s := &Shaper{inspector: newInspector(client), log: zap.NewNop(), stopped: make(chan struct{})}
+	s := &Shaper{inspector: newInspector(client, zap.NewNop()), log: zap.NewNop(), stopped: make(chan struct{})}
 	at := time.Now().Add(time.Hour)
 	for _, queue := range []string{"open", "paused"} {
 		for id, task := range map[string]*asynq.Task{

@@ -229,6 +229,35 @@ func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
 	}
 }
 
+// TestSpareRetryOfAnUnlistedQueue: a spare retry asks asynq how the last attempt ended. While it may not ask, the log
+// names the right that is missing.
+func TestSpareRetryOfAnUnlistedQueue(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
+		link := newWire(w)
+		link.client.AddHook(barringCommand("sadd"))
+		opts, logs := watched()
+		s, err := worker.New(w.throttle, link.client, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		w.result = func(context.Context, *asynq.Task) error {
+			w.redis.Del("asynq:queues")
+			panic("always")
+		}
+		w.start(link.client, s.Configure(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}),
+			s.Wrap(asynq.HandlerFunc(w.process)))
+		id := w.enqueue(0, "acme", 1, asynq.MaxRetry(0))
+		w.until("the log says why the task does not end", time.Minute,
+			func() bool { return logs.FilterMessageSnippet("SADD").Len() > 0 })
+		if err := w.client.SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the task is archived", time.Minute, w.in(id, asynq.TaskStateArchived))
+	})
+}
+
 // TestSpareRetryIsNotTakenFromCopies: the mark of the spare retries has no effect on a
 // task that has none: a task made with another task's headers, or given another MaxRetry
 // at Enqueue.

@@ -98,7 +98,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	if err != nil {
 		return nil, err
 	}
-	in := th.Inside(seam.Key{})
+	in, log := th.Inside(seam.Key{}), options.Logger.With(zap.String("throttle", th.Name()))
 	s := &Shaper{
 		throttle:  th,
 		looks:     inspect.New(th),
@@ -106,15 +106,15 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		name:      th.Name(),
 		observer:  in.Options().Observer,
 		handsOver: in.HandsOver(),
-		inspector: newInspector(client),
+		inspector: newInspector(client, log),
 		job:       options.estimated(job),
 		options:   options,
-		log:       options.Logger.With(zap.String("throttle", th.Name())),
+		log:       log,
 		blocked:   newPatience(),
 		stopped:   make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
-	s.deployment = newDeployment(s.name, in.Client(), client, s.log)
+	s.deployment = newDeployment(s.name, in.Client(), client, log)
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
 	s.runner = newRunner(s)

@@ -44,7 +44,6 @@ type waker struct {
 	first   chan struct{} // the first task of the queue has changed
 	done    sync.WaitGroup
 	warning seldom
-	barred  seldom
 
 	mu      sync.Mutex
 	queue   wakeups
@@ -174,7 +173,9 @@ func (w *waker) attend(task wakeup) {
 		return
 	case unknown:
 		if errors.Is(err, errUnlisted) {
-			w.unlisted(task, err)
+			if time.Since(task.slot) < unlistedFor { // another process may add the queue
+				w.again(task, wakeAgain)
+			}
 			return
 		}
 	}
@@ -183,18 +184,6 @@ func (w *waker) attend(task wakeup) {
 	if !s.isStopped() && w.warning.due(time.Second) {
 		s.log.Warn("worker: tasks cannot be woken, it is tried again",
 			zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
-	}
-}
-
-// unlisted asks again about a task whose queue asynq's set of queues lacks, until its slot is long
-// over: another process may add the queue.
-func (w *waker) unlisted(task wakeup, err error) {
-	if time.Since(task.slot) < unlistedFor {
-		w.again(task, wakeAgain)
-	}
-	if w.barred.due(time.Minute) {
-		w.shaper.log.Error("worker: tasks of a queue start late: asynq's set of queues lacks it, and this user of asynq's "+
-			"Redis may not add it. Allow SADD on asynq:queues", zap.String("queue", task.queue), zap.Error(err))
 	}
 }
 
