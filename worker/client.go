@@ -22,13 +22,9 @@ type planner interface {
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 }
 
-// forecaster is the part of the throttle's inspector that forecasts starts for a Client.
-type forecaster interface {
+// foreteller is the part of the throttle's inspector that a Client uses.
+type foreteller interface {
 	Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error)
-}
-
-// explainer is the part of the throttle's inspector that explains a task for a Client.
-type explainer interface {
 	Explain(ctx context.Context, job throttle.Job) (inspect.Explanation, error)
 }
 
@@ -39,8 +35,7 @@ type explainer interface {
 // and JobFunc. A Client is safe for use by many goroutines and needs no closing.
 type Client struct {
 	throttle  planner
-	line      forecaster
-	looks     explainer
+	looks     foreteller
 	client    *asynq.Client
 	inspector *inspector
 	// deployment is that of asynq's Redis; nil if the throttle has no owner (newDeployment).
@@ -62,7 +57,6 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 	return &Client{
 		deployment: newDeployment(th.Name(), th.Inside(seam.Key{}).Client(), client, log),
 		throttle:   th,
-		line:       inspect.New(th),
 		looks:      inspect.New(th),
 		client:     asynq.NewClientFromRedisClient(client),
 		inspector:  newInspector(client, log),
@@ -347,7 +341,7 @@ func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	forecast, err := c.line.Expect(ctx, waiting)
+	forecast, err := c.looks.Expect(ctx, waiting)
 	if err != nil {
 		c.log.Debug("worker: no forecast for planned tasks, their starts are estimates", zap.Error(err))
 		return false

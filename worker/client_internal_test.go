@@ -13,10 +13,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// slowForecast is a throttle's line with a long backlog.
-type slowForecast struct{ takes time.Duration }
+// slowForecast is an inspector of a throttle with a long backlog.
+type slowForecast struct {
+	foreteller
+	takes time.Duration
+}
 
-// Expect implements forecaster.
+// Expect implements foreteller.
 func (s slowForecast) Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error) {
 	select {
 	case <-time.After(s.takes):
@@ -43,7 +46,7 @@ func TestForecastIsGivenUp(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				guess, began := time.Now().Add(time.Hour), time.Now()
-				c := &Client{line: slowForecast{row.takes}, log: zap.NewNop()}
+				c := &Client{looks: slowForecast{takes: row.takes}, log: zap.NewNop()}
 				p := &plan{Planned: Planned{Reservation: throttle.Reservation{Outcome: throttle.Waiting}, Start: guess}}
 				if got := c.expect(t.Context(), []*plan{p, {}}, row.within); got != row.want || p.Start.Equal(guess) == row.want {
 					t.Errorf("got %t and a start at %s, want %t", got, p.Start, row.want)
