@@ -66,6 +66,8 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 		"exact by name": {"500/1m@1us",
 			throttle.Limit{Units: 500, Window: time.Minute, Precision: throttle.Exact}, "500/1m@1µs"},
 		"precision in days": {"500/7d@1d", throttle.Limit{Units: 500, Window: 7 * day, Precision: day}, "500/168h@24h"},
+		"precision of months": {"2000/150d@150d", throttle.Limit{Units: 2000, Window: 150 * day, Precision: 150 * day},
+			"2000/3600h@3600h"},
 		"spaces": {"  100 / 1m @ 1s ",
 			throttle.Limit{Units: 100, Window: time.Minute, Precision: time.Second}, "100/1m@1s"},
 		"F48 none":            {"0/1m", throttle.PerMinute(0), ""},

@@ -91,7 +91,7 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 			MaxRequests: 1,
 			Timeout:     options.BreakPeriod,
 			ReadyToTrip: func(counts gobreaker.Counts) bool {
-				return options.BreakAfter > 0 && counts.ConsecutiveFailures >= uint32(options.BreakAfter)
+				return options.BreakAfter > 0 && int64(counts.ConsecutiveFailures) >= int64(options.BreakAfter)
 			},
 			IsSuccessful: func(err error) bool { return !errors.Is(err, ErrUnavailable) },
 			IsExcluded:   isOwn,
