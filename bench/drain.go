@@ -311,5 +311,14 @@ func (b *bench) drainUnder(ctx context.Context, of backlog) error {
 	}
 	b.most("put back per job", is.putBacks, 1)
 	b.most("the fullest window to its limit", is.worst, 1)
+	b.say("  the longest time in which no job started: %s", longestPause(is.starts).Round(10*time.Millisecond))
 	return nil
+}
+
+// longestPause returns the longest time between two starts, which are in order.
+func longestPause(starts []started) (longest time.Duration) {
+	for i := 1; i < len(starts); i++ {
+		longest = max(longest, starts[i].at.Sub(starts[i-1].at))
+	}
+	return longest
 }
