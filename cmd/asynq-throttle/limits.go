@@ -219,22 +219,16 @@ func (p *program) limitsReset() *cobra.Command {
 	return cmd
 }
 
-// mostTried is how many keys of a scope are tried, those with the most use.
+// mostTried is how many keys of a scope are tried, those with the fullest limits.
 const mostTried = 100
 
 // try prints what limits would have held back.
 func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) error {
 	keys := []string{of.key}
 	if of.key == "" && of.scope != throttle.Global {
-		uses, err := view.UsageOfAll(ctx, of.th, of.scope, mostTried)
-		if err != nil {
+		var err error
+		if keys, err = view.FullestKeys(ctx, of.th, of.scope, mostTried); err != nil {
 			return err
-		}
-		keys = nil
-		for _, u := range uses.Rows {
-			if len(keys) == 0 || keys[len(keys)-1] != u.Key {
-				keys = append(keys, u.Key)
-			}
 		}
 	}
 	rows, err := view.Try(ctx, of.th, of.scope, keys, limits)

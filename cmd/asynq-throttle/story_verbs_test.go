@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -738,6 +739,34 @@ func TestGuessesThatAreFarAhead(t *testing.T) {
 		f := forecast()
 		if f.First.Sub(end).Abs() > time.Minute || f.Last.Sub(f.First).Round(time.Minute) != 100*time.Minute {
 			t.Errorf("%+v; want the last to start 100 minutes after the first", f)
+		}
+	})
+}
+
+// TestDryRunTriesEachKeyOnce: a whole scope is tried by its keys, each once, however many limits a key has.
+func TestDryRunTriesEachKeyOnce(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := opened(t, client, []throttle.Scope{{Name: throttle.Global},
+			{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(10), throttle.PerHour(1000)}}}, 1)
+		const keys = 60 // with two limits each
+		for i := range keys {
+			job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%9), Keys: map[string]string{"tenant": fmt.Sprint("t", i)}}
+			if _, err := th.Reserve(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := asked(t, client.Options().Addr, "limits", "set", "smtp", "tenant", "5/1h", "--dry-run", "--json")
+		var tried struct{ Rows []view.Tried }
+		if err := json.Unmarshal([]byte(r.out), &tried); err != nil {
+			t.Fatal(err, r.errs)
+		}
+		seen := make(map[string]bool)
+		for _, row := range tried.Rows {
+			seen[row.Key] = true
+		}
+		if len(tried.Rows) != keys || len(seen) != keys {
+			t.Errorf("%d rows of %d keys, want %d of as many", len(tried.Rows), len(seen), keys)
 		}
 	})
 }

@@ -67,25 +67,47 @@ func UsageOf(ctx context.Context, th *inspect.Inspector, scope, key string) (Use
 // UsageOfAll reads all keys of a scope that Redis has; with an empty scope, all keys of all scopes. It makes rows of
 // the fullest limits only.
 func UsageOfAll(ctx context.Context, th *inspect.Inspector, scope string, most int) (Uses, error) {
-	usages, err := th.UsageAll(ctx, scope)
+	limits, err := fullestFirst(ctx, th, scope)
 	if err != nil {
 		return Uses{}, err
 	}
-	all := Uses{Throttle: th.Name()}
+	all := Uses{Throttle: th.Name(), InAll: len(limits)}
+	for i, l := range limits {
+		if l.of.Now.After(all.Now) {
+			all.Now = l.of.Now
+		}
+		if i < most {
+			all.Rows = append(all.Rows, useOf(l.of, l.limit))
+		}
+	}
+	return all, nil
+}
+
+// FullestKeys returns the keys of a scope that Redis has, those with the fullest limits first and no more than most.
+func FullestKeys(ctx context.Context, th *inspect.Inspector, scope string, most int) ([]string, error) {
+	limits, err := fullestFirst(ctx, th, scope)
+	var keys []string
+	seen := make(map[string]bool)
+	for _, l := range limits {
+		if key := l.of.Key; !seen[key] && len(keys) < most {
+			seen[key], keys = true, append(keys, key)
+		}
+	}
+	return keys, err
+}
+
+// fullestFirst reads the limits of all keys of a scope; with an empty scope, those of all scopes.
+func fullestFirst(ctx context.Context, th *inspect.Inspector, scope string) ([]ranked, error) {
+	usages, err := th.UsageAll(ctx, scope)
 	var limits []ranked
 	for i := range usages {
 		u := &usages[i]
-		all.Now = u.Now
 		for n := range rowsOf(u) {
 			limits = append(limits, ranked{u, n, full(u, n)})
 		}
 	}
 	slices.SortFunc(limits, ranked.compare)
-	all.InAll = len(limits)
-	for _, l := range limits[:min(most, len(limits))] {
-		all.Rows = append(all.Rows, useOf(l.of, l.limit))
-	}
-	return all, nil
+	return limits, err
 }
 
 // ranked is a limit of a scope key, with how full it is.
