@@ -84,14 +84,9 @@ func (p *program) limitsGet() *cobra.Command {
 
 func configurationOf(ctx context.Context, th *inspect.Inspector, scope string) (configuration, error) {
 	c := configuration{Throttle: th.Name(), Set: []inspect.Setting{}}
-	processes, err := th.Processes(ctx)
-	if err != nil || len(processes) == 0 {
+	var err error
+	if c.Scopes, err = configured(ctx, th, scope); err != nil || len(c.Scopes) == 0 {
 		return c, err
-	}
-	for _, s := range processes[0].Scopes {
-		if scope == "" || s.Name == scope {
-			c.Scopes = append(c.Scopes, view.ScopeOf{Name: s.Name, Limits: s.Limits, Mode: s.Mode})
-		}
 	}
 	set, err := th.Settings(ctx)
 	for _, s := range set {
@@ -100,6 +95,21 @@ func configurationOf(ctx context.Context, th *inspect.Inspector, scope string) (
 		}
 	}
 	return c, err
+}
+
+// configured returns a scope as the newest process has configured it; with an empty name, all scopes.
+func configured(ctx context.Context, th *inspect.Inspector, scope string) ([]view.ScopeOf, error) {
+	processes, err := th.Processes(ctx)
+	if err != nil || len(processes) == 0 {
+		return nil, err
+	}
+	var scopes []view.ScopeOf
+	for _, s := range processes[0].Scopes {
+		if scope == "" || s.Name == scope {
+			scopes = append(scopes, view.ScopeOf{Name: s.Name, Limits: s.Limits, Mode: s.Mode})
+		}
+	}
+	return scopes, nil
 }
 
 func writeConfiguration(g *page, c configuration, now time.Time) {
@@ -190,11 +200,11 @@ func inForce(ctx context.Context, of target) (limits []throttle.Limit, until tim
 			return set.Limits, set.Until, err
 		}
 	}
-	c, err := configurationOf(ctx, of.th, of.scope)
-	if err != nil || len(c.Scopes) == 0 {
+	scopes, err := configured(ctx, of.th, of.scope)
+	if err != nil || len(scopes) == 0 {
 		return nil, until, err
 	}
-	return slices.Clone(c.Scopes[0].Limits), until, nil
+	return slices.Clone(scopes[0].Limits), until, nil
 }
 
 func (p *program) limitsReset() *cobra.Command {

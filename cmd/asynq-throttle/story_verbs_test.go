@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -769,4 +770,21 @@ func TestDryRunTriesEachKeyOnce(t *testing.T) {
 			t.Errorf("%d rows of %d keys, want %d of as many", len(tried.Rows), len(seen), keys)
 		}
 	})
+}
+
+// TestSettingDoesNotScan: a verb that sets limits does not go through all keys of Redis to know those in force.
+func TestSettingDoesNotScan(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	world(t, client)
+	if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"limits set smtp tenant acme 2/1h,5/24h --dry-run", "limits set smtp tenant acme 5/1h",
+		"limits set smtp tenant 5/1h", "ramp hold smtp domain"} {
+		r := asked(t, client.Options().Addr, strings.Fields(line)...)
+		if stats := client.Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_scan:") {
+			t.Fatalf("%s scanned: %+v", line, r)
+		}
+	}
 }
