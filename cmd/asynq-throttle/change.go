@@ -81,6 +81,8 @@ type changed struct {
 	Why       string    `json:"why,omitempty"`
 	WhyBefore string    `json:"why_before,omitempty"`
 	Undo      string    `json:"undo,omitempty"` // a command; empty where nothing has changed
+	// ServedBefore is the served share that a reset of limits has set to 1; zero if it was 1.
+	ServedBefore float64 `json:"served_before,omitzero"`
 
 	mode throttle.Mode // the mode in force for a key that is now paused
 }
@@ -95,6 +97,10 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of,
 		view.WithReason(settingWord(what, settingNow(what, before)), before.Why), settingWord(what, wanted))
 	if err := p.confirmed(question); err != nil {
+		return err
+	}
+	served, err := servedShare(ctx, of, what)
+	if err != nil {
 		return err
 	}
 	if err := do(ctx); err != nil {
@@ -116,7 +122,23 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	if !before.IsAs(after) {
 		c.Undo = undo(of, what, before, after)
 	}
+	if after.At.IsZero() {
+		c.ServedBefore = served
+	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
+}
+
+// servedShare returns the served share that a reset of limits sets to 1; zero if it is 1, or if what is no scope key's
+// limits.
+func servedShare(ctx context.Context, of target, what string) (float64, error) {
+	if what != "limits" || of.key == "" && of.scope != throttle.Global {
+		return 0, nil
+	}
+	u, err := of.th.Usage(ctx, of.scope, of.key)
+	if err != nil || u.Served == 1 {
+		return 0, err
+	}
+	return u.Served, nil
 }
 
 // settingOf returns the current setting of a kind.
@@ -205,6 +227,12 @@ func settingWord(what, text string) string {
 
 func writeChange(g *page, of target, c changed) {
 	before, now := settingWord(c.What, c.Before), settingWord(c.What, c.After)
+	if c.ServedBefore > 0 {
+		g.line("served share of %s: %s; before: %s", of, g.good(view.ShareText(1)), view.ShareText(c.ServedBefore))
+		if c.Undo == "" {
+			return
+		}
+	}
 	if c.Undo == "" {
 		g.line("%s of %s: nothing has changed, it is %s", c.What, of, view.WithReason(now, c.Why))
 		if c.What == "pause" && c.After != "" {

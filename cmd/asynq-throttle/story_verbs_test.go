@@ -788,3 +788,27 @@ func TestSettingDoesNotScan(t *testing.T) {
 		}
 	}
 }
+
+// TestResetOfTheServedShare: limits reset says that it has set the served share to 1, also where no limits were set.
+func TestResetOfTheServedShare(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for _, row := range []struct{ line, want string }{
+			{"limits set smtp global 90/1h", "limits of global: 90/1h; before: not set"},
+			{"limits reset smtp global", "served share of global: 100 %; before: 60 %"},
+			{"limits reset smtp global", "nothing has changed"},
+		} {
+			if r := asked(t, client.Options().Addr, strings.Fields(row.line)...); !strings.Contains(r.out, row.want) {
+				t.Errorf("%s: %s%s, want %q", row.line, r.out, r.errs, row.want)
+			}
+		}
+	})
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		r := asked(t, client.Options().Addr, "limits", "reset", "smtp", "global")
+		if r.out != "served share of global: 100 %; before: 60 %\n" {
+			t.Errorf("without limits: %s%s", r.out, r.errs)
+		}
+	})
+}
