@@ -210,10 +210,11 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 			case l.Limit.Hours != "":
 				hours = append(hours, l.Limit)
 			case l.Limit.Ramp != "":
-				f.Last = latest(f.Last, l.Limit.Through(float64(f.Jobs)*float64(units), first.Start))
+				all := float64(f.Jobs) * float64(units) / view.ServedShare(u)
+				f.Last = latest(f.Last, l.Limit.Through(all, first.Start))
 			case l.Limit.Units > 0:
 				counts := cmp.Or(l.Counts, l.Limit.Length())
-				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)))
+				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)/view.ServedShare(u)))
 			}
 		}
 	}

@@ -812,3 +812,24 @@ func TestResetOfTheServedShare(t *testing.T) {
 		}
 	})
 }
+
+// TestGuessOfAServedShare: where the upstream serves half of a limit, the last of many jobs starts twice as late.
+func TestGuessOfAServedShare(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		all := throttle.Scope{Name: throttle.Global, Floor: 0.1, Limits: []throttle.Limit{throttle.PerMinute(1000)}}
+		th := opened(t, client, []throttle.Scope{all}, 1)
+		said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 500, Remaining: -1}}}
+		if _, err := th.Report(t.Context(), throttle.Global, "", said); err != nil {
+			t.Fatal(err)
+		}
+		r := asked(t, client.Options().Addr, "forecast", "smtp", "--json", "--jobs", "100000")
+		var f foreseen
+		if err := json.Unmarshal([]byte(r.out), &f); err != nil {
+			t.Fatal(err, r.out, r.errs)
+		}
+		if took := f.Last.Sub(f.First).Round(time.Minute); !f.Guessed || took != 200*time.Minute {
+			t.Errorf("%+v: the last starts %s after the first, want 200 minutes", f, took)
+		}
+	})
+}

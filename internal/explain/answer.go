@@ -271,12 +271,12 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 		turns = min(float64(here.units), before*float64(flow)*float64(max(1, here.flows)))
 	}
 	length := cmp.Or(l.Counts, time.Second) // it is not known how long jobs run
-	units := float64(l.Units) * cmp.Or(u.Served, 1)
+	units := float64(l.Units) * view.ServedShare(u)
 	late := turns - (units - float64(l.Used+l.Booked)) // units that find no room in the window that ends now
 	if late <= 0 {
 		return of.Now
 	}
-	at := l.Limit.Through(late/cmp.Or(u.Served, 1), l.Anew) // all units of a period may start when it begins
+	at := l.Limit.Through(late/view.ServedShare(u), l.Anew) // all units of a period may start when it begins
 	if l.Anew.IsZero() {
 		at = of.Now.Add(view.Times(length, late/units))
 	}

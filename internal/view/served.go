@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -15,6 +17,9 @@ func LimitText(l throttle.Limit) string {
 	}
 	return l.String()
 }
+
+// ServedShare returns the served share of a scope key's limits, 1 where it is not known.
+func ServedShare(u inspect.Usage) float64 { return cmp.Or(u.Served, 1) }
 
 // ServedText describes the served share of a limit; empty for 0 and 1, which both mean all.
 func ServedText(part float64) string {

@@ -135,7 +135,7 @@ func full(u *inspect.Usage, limit int) float64 {
 	if l.Units <= 0 {
 		return ratio(l)
 	}
-	return float64(l.Used+l.Booked) / float64(l.Units) / cmp.Or(u.Served, 1)
+	return float64(l.Used+l.Booked) / float64(l.Units) / ServedShare(*u)
 }
 
 // rowsOf returns how many rows a scope key has: one for each limit, one if it has none.
