@@ -339,6 +339,12 @@ func limited(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.
 		ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 		defer cancel()
 		cmd.SetContext(ctx)
-		return run(cmd, args)
+		err := run(cmd, args)
+		late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // of ctx, or of a read
+		if late && ctx.Err() != nil {
+			return fmt.Errorf("this takes longer than %s: Redis is slow, or has very many keys or waiting jobs; name a scope "+
+				"and a key if the verb takes them, or try again when Redis is less busy", patience)
+		}
+		return err
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
@@ -830,6 +832,24 @@ func TestGuessOfAServedShare(t *testing.T) {
 		}
 		if took := f.Last.Sub(f.First).Round(time.Minute); !f.Guessed || took != 200*time.Minute {
 			t.Errorf("%+v: the last starts %s after the first, want 200 minutes", f, took)
+		}
+	})
+}
+
+// TestPatienceEnds: a verb that takes too long says what may be the cause, and what to do.
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		err := limited(func(cmd *cobra.Command, _ []string) error {
+			<-cmd.Context().Done()
+			return fmt.Errorf("throttle: the lanes cannot be read: %w", cmd.Context().Err())
+		})(cmd, nil)
+		want := "this takes longer than 30s: Redis is slow, or has very many keys or waiting jobs; name a scope " +
+			"and a key if the verb takes them, or try again when Redis is less busy"
+		if text := new(program).explain(err); text != want {
+			t.Errorf("%q, want %q", text, want)
 		}
 	})
 }
