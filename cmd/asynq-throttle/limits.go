@@ -257,8 +257,7 @@ func writeTried(g *page, of target, rows []view.Tried) {
 	for _, r := range rows {
 		switch {
 		case !r.Known:
-			g.line("%s: what started in the last window of %s is not known: no limit counts so far back",
-				view.ScopeKey(r.Scope, r.Key), r.Limit)
+			g.line("%s: %s: %s", view.ScopeKey(r.Scope, r.Key), r.Limit, r.Why)
 		case r.Over > 0:
 			g.line("%s: %d units started in the last window; %s would have kept %s back", view.ScopeKey(r.Scope, r.Key),
 				r.Started, r.Limit, g.bad(strconv.FormatInt(r.Over, 10)))

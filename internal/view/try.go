@@ -15,12 +15,19 @@ type Tried struct {
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit"`
 	// Started is how many units started in the last window, or run now, and Over how many of these
-	// the limit would have held back. Known is false if no window reaches that far back, or running
-	// jobs are not counted.
-	Started int64 `json:"started"`
-	Over    int64 `json:"over"`
-	Known   bool  `json:"known"`
+	// the limit would have held back. Known is false if that is not counted, and Why then says why.
+	Started int64  `json:"started"`
+	Over    int64  `json:"over"`
+	Known   bool   `json:"known"`
+	Why     string `json:"why,omitempty"`
 }
+
+// Why it is not known what a limit would have held back.
+const (
+	hoursUncounted   = "hours keep back what comes while they are closed, and count no units"
+	runningUncounted = "how many units run is not known, since no running limit counts them"
+	windowUncounted  = "what started in its window is not known, since no limit counts so far back"
+)
 
 // Try returns what limits would have held back of the recent starts of some keys of a scope. It
 // changes nothing.
@@ -31,9 +38,10 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 		for _, l := range limits {
 			row := Tried{Scope: scope, Key: key, Limit: l.String()}
 			var err error
-			if row.Started, row.Known, err = counted(ctx, th, scope, key, l); err != nil {
+			if row.Started, row.Why, err = counted(ctx, th, scope, key, l); err != nil {
 				return nil, err
 			}
+			row.Known = row.Why == ""
 			if row.Known && l.Units != throttle.Unlimited {
 				row.Over = max(0, row.Started-l.UnitsAt(time.Now()))
 			}
@@ -43,19 +51,22 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 	return rows, nil
 }
 
-// counted returns what a limit would count of a scope key now, if that is known.
+// counted returns what a limit would count of a scope key now, or else why that is not known.
 func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
-	l throttle.Limit) (units int64, known bool, err error) {
+	l throttle.Limit) (units int64, why string, err error) {
+	if l.Hours != "" {
+		return 0, hoursUncounted, nil
+	}
 	length := l.Window
 	if length == 0 {
 		u, err := th.Usage(ctx, scope, key)
 		for _, has := range u.Limits {
 			if has.Limit.Label() == l.Label() {
-				return has.Used, true, nil
+				return has.Used, "", nil
 			}
 		}
-		if err != nil || l.Calendar == (throttle.Calendar{}) {
-			return 0, false, err
+		if err != nil || l.Running {
+			return 0, runningUncounted, err
 		}
 		began, _ := l.Calendar.Period(u.Now)
 		length = u.Now.Sub(began)
@@ -63,7 +74,7 @@ func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
 	units, err = th.Count(ctx, scope, key, length, 0)
 	var far *throttle.ArgumentError
 	if errors.As(err, &far) {
-		return 0, false, nil
+		return 0, windowUncounted, nil
 	}
-	return units, err == nil, err
+	return units, "", err
 }

@@ -60,3 +60,27 @@ func TestTry(t *testing.T) {
 		t.Errorf("got %+v of what nobody counts", rows)
 	}
 }
+
+// TestTryOfWhatNothingCounts: hours count nothing, and what runs is counted by running limits only.
+func TestTryOfWhatNothingCounts(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th, err := throttle.New("try", client, []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}}}, &throttle.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := view.Try(t.Context(), inspect.New(th), throttle.Global, []string{""}, []throttle.Limit{
+		throttle.OpenHours("Mon-Fri 09:00-17:00 @UTC"), throttle.Running(3), throttle.PerDay(1), throttle.PerMinute(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"hours keep back what comes while they are closed, and count no units",
+		"how many units run is not known, since no running limit counts them",
+		"what started in its window is not known, since no limit counts so far back", ""} {
+		if rows[i].Why != want || rows[i].Known != (want == "") {
+			t.Errorf("%s: %+v, want %q", rows[i].Limit, rows[i], want)
+		}
+	}
+}
