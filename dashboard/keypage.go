@@ -174,7 +174,12 @@ func (h *Handler) try(ctx context.Context, f *frame, query url.Values) int {
 		f.Refused = problem(err)
 		return http.StatusBadRequest
 	}
-	tried, err := view.Try(ctx, b.throttle, f.Of.Scope, []string{f.Of.Key}, limits)
+	u, err := b.throttle.Usage(ctx, f.Of.Scope, f.Of.Key)
+	if err != nil {
+		f.Refused = problem(err)
+		return http.StatusServiceUnavailable
+	}
+	tried, err := view.Try(ctx, b.throttle, []inspect.Usage{u}, limits)
 	if err != nil {
 		f.Refused = problem(err)
 		return http.StatusServiceUnavailable

@@ -234,14 +234,11 @@ const mostTried = 100
 
 // try prints what limits would have held back.
 func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) error {
-	keys := []string{of.key}
-	if of.key == "" && of.scope != throttle.Global {
-		var err error
-		if keys, err = view.FullestKeys(ctx, of.th, of.scope, mostTried); err != nil {
-			return err
-		}
+	keys, err := tried(ctx, of)
+	if err != nil {
+		return err
 	}
-	rows, err := view.Try(ctx, of.th, of.scope, keys, limits)
+	rows, err := view.Try(ctx, of.th, keys, limits)
 	if err != nil {
 		return err
 	}
@@ -250,6 +247,15 @@ func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) e
 		Rows     []view.Tried `json:"rows"`
 	}{of.th.Name(), rows}
 	return p.print(result, func(g *page) { writeTried(g, of, rows) })
+}
+
+// tried reads the scope keys on which limits of a target are tried.
+func tried(ctx context.Context, of target) ([]inspect.Usage, error) {
+	if of.key == "" && of.scope != throttle.Global {
+		return view.Fullest(ctx, of.th, of.scope, mostTried)
+	}
+	u, err := of.th.Usage(ctx, of.scope, of.key)
+	return []inspect.Usage{u}, err
 }
 
 func writeTried(g *page, of target, rows []view.Tried) {

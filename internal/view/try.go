@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -29,21 +28,19 @@ const (
 	windowUncounted  = "what started in its window is not known, since no limit counts so far back"
 )
 
-// Try returns what limits would have held back of the recent starts of some keys of a scope. It
-// changes nothing.
-func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string,
-	limits []throttle.Limit) ([]Tried, error) {
+// Try returns what limits would have held back of the recent starts of some scope keys. It changes nothing.
+func Try(ctx context.Context, th *inspect.Inspector, keys []inspect.Usage, limits []throttle.Limit) ([]Tried, error) {
 	rows := []Tried{}
-	for _, key := range keys {
+	for _, u := range keys {
 		for _, l := range limits {
-			row := Tried{Scope: scope, Key: key, Limit: l.String()}
+			row := Tried{Scope: u.Scope, Key: u.Key, Limit: l.String()}
 			var err error
-			if row.Started, row.Why, err = counted(ctx, th, scope, key, l); err != nil {
+			if row.Started, row.Why, err = counted(ctx, th, u, l); err != nil {
 				return nil, err
 			}
 			row.Known = row.Why == ""
 			if row.Known && l.Units != throttle.Unlimited {
-				row.Over = max(0, row.Started-l.UnitsAt(time.Now()))
+				row.Over = max(0, row.Started-l.UnitsAt(u.Now))
 			}
 			rows = append(rows, row)
 		}
@@ -52,26 +49,25 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 }
 
 // counted returns what a limit would count of a scope key now, or else why that is not known.
-func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
+func counted(ctx context.Context, th *inspect.Inspector, u inspect.Usage,
 	l throttle.Limit) (units int64, why string, err error) {
 	if l.Hours != "" {
 		return 0, hoursUncounted, nil
 	}
 	length := l.Window
 	if length == 0 {
-		u, err := th.Usage(ctx, scope, key)
 		for _, has := range u.Limits {
 			if has.Limit.Label() == l.Label() {
 				return has.Used, "", nil
 			}
 		}
-		if err != nil || l.Running {
-			return 0, runningUncounted, err
+		if l.Running {
+			return 0, runningUncounted, nil
 		}
 		began, _ := l.Calendar.Period(u.Now)
 		length = u.Now.Sub(began)
 	}
-	units, err = th.Count(ctx, scope, key, length, 0)
+	units, err = th.Count(ctx, u.Scope, u.Key, length, 0)
 	var far *throttle.ArgumentError
 	if errors.As(err, &far) {
 		return 0, windowUncounted, nil

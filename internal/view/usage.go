@@ -83,14 +83,14 @@ func UsageOfAll(ctx context.Context, th *inspect.Inspector, scope string, most i
 	return all, nil
 }
 
-// FullestKeys returns the keys of a scope that Redis has, those with the fullest limits first and no more than most.
-func FullestKeys(ctx context.Context, th *inspect.Inspector, scope string, most int) ([]string, error) {
+// Fullest reads the keys of a scope that Redis has, and returns those with the fullest limits, no more than most.
+func Fullest(ctx context.Context, th *inspect.Inspector, scope string, most int) ([]inspect.Usage, error) {
 	limits, err := fullestFirst(ctx, th, scope)
-	var keys []string
-	seen := make(map[string]bool)
+	var keys []inspect.Usage
+	seen := make(map[*inspect.Usage]bool)
 	for _, l := range limits {
-		if key := l.of.Key; !seen[key] && len(keys) < most {
-			seen[key], keys = true, append(keys, key)
+		if !seen[l.of] && len(keys) < most {
+			seen[l.of], keys = true, append(keys, *l.of)
 		}
 	}
 	return keys, err
