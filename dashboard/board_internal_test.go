@@ -388,3 +388,34 @@ func TestOverviewOfManyKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyOfALongLine: where the line is too long to be read, or was read before the flows came, the page of a scope key
+// still says how many flows wait for it, and for what.
+func TestKeyOfALongLine(t *testing.T) {
+	t.Parallel()
+	key := scopeKey{"tenant", "acme"}
+	for name, line := range map[string]waiting{
+		"too long":    {many: true, under: map[scopeKey]view.Row{key: {Scope: key.Scope, Key: key.Key, Flows: 9}}},
+		"read before": {},
+	} {
+		b := filled()
+		b.line = line
+		u := inspect.Usage{Scope: "tenant", Key: "acme", Now: start, Waiting: 30_000, Limits: []inspect.LimitUsage{
+			{Limit: throttle.PerHour(2), Units: 2, Used: 2, Free: start.Add(time.Hour)}}}
+		b.keys[key] = &standing{usage: u}
+		h, _ := counting(t)
+		h.hub.read = func(context.Context, order) *board { return b }
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/key?scope=tenant&key=acme", http.NoBody))
+		page := w.Body.String()
+		for _, want := range []string{"30000 flows wait for it (2/1h, 2 used, 0 booked), until ",
+			"A higher limit of it would help.", "<dd><b>30000</b> flows</dd>"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, page)
+			}
+		}
+		if own := strings.Contains(page, "Its own jobs in line"); own == line.many {
+			t.Errorf("%s: the jobs of the flow are on the page: %t", name, own)
+		}
+	}
+}

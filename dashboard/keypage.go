@@ -29,7 +29,7 @@ type keyPage struct {
 	WaitsMore    int    // for how many other scope keys its own jobs wait
 	Line         string // how long its line is and may get, empty without a bound
 	Own          int64  // waiting jobs of the flow, for any scope key
-	IsFlow       bool
+	OwnKnown     bool   // the scope key is a flow, and the line was read
 	Answer, Help string // why the scope key's jobs wait, and what would let them start sooner
 	Until        time.Time
 	ownUnits     int64 // the units that those jobs take of the scope key's limits
@@ -61,7 +61,7 @@ func keyPageOf(b *board, key scopeKey) any {
 	p.Blocked = blocked{here.Jobs, b.flowRows(here), here.InAll - len(here.Rows)}
 	if key.Scope == b.process.fair() {
 		own := b.line.keysOf(key.Key)
-		p.WaitsFor, p.Own, p.IsFlow = b.flowRows(own), own.Jobs, true
+		p.WaitsFor, p.Own, p.OwnKnown = b.flowRows(own), own.Jobs, !b.line.many
 		p.WaitsMore = own.InAll - len(own.Rows)
 		p.ownUnits = b.line.unitsOf(key.Key, key.Scope)
 	}
@@ -82,9 +82,8 @@ func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 	case !p.Paused.IsZero() && !p.Weak:
 		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
 		p.Help = resume.help("it", false)
-	case p.Blocked.Jobs > 0:
-		p.Answer, p.Until = fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, view.Plural(p.Blocked.Jobs, "job"),
-			u.Waiting, view.Plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
+	case p.Blocked.Jobs > 0 || u.Waiting > 0:
+		p.Answer, p.Until = fmt.Sprintf("%s for it (%s)", p.whoWaits(), cmp.Or(why, itsTurn)), until
 		p.Help = remedyUnder(u).help("it", false)
 		if view.Unpulled(under.Looked, b.line.at) != "" {
 			p.Help = view.StartWorker
@@ -142,8 +141,18 @@ func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.
 	return longest, wait
 }
 
-func waitWord(jobs int64) string {
-	if jobs == 1 {
+// whoWaits says how many jobs and flows wait. Without the jobs, the line is too long to be read, or was read before the
+// flows came.
+func (p *keyPage) whoWaits() string {
+	flows := view.Many(p.Waiting, "flow")
+	if p.Blocked.Jobs == 0 {
+		return flows + waitWord(p.Waiting)
+	}
+	return view.Many(p.Blocked.Jobs, "job") + " of " + flows + waitWord(p.Blocked.Jobs)
+}
+
+func waitWord(n int64) string {
+	if n == 1 {
 		return " waits"
 	}
 	return " wait"
