@@ -419,3 +419,21 @@ func TestKeyOfALongLine(t *testing.T) {
 		}
 	}
 }
+
+// TestUntilOfAClosedLimit: under a running limit of 0 that does not end there is no time by which a place is free.
+func TestUntilOfAClosedLimit(t *testing.T) {
+	t.Parallel()
+	b := filled()
+	u := inspect.Usage{Scope: "tenant", Key: "acme", Now: start,
+		Limits: []inspect.LimitUsage{{Limit: throttle.Running(0)}}}
+	b.keys[scopeKey{"tenant", "acme"}] = &standing{usage: u}
+	b.line.under = make(map[scopeKey]view.Row)
+	b.line.put([]inspect.Lane{{Name: "l", Flow: "acme", Scope: "tenant", Key: "acme", Jobs: 3, Since: start}})
+	h, _ := counting(t)
+	h.hub.read = func(context.Context, order) *board { return b }
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	if page := w.Body.String(); !strings.Contains(page, `closed by 0/running</td><td data-label="until">–</td>`) {
+		t.Error(page)
+	}
+}
