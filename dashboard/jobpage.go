@@ -69,8 +69,8 @@ func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
 		p.Rows = append(p.Rows, limitRow{l, instantNow{e.Now}})
 	}
 	if e.Task == nil {
-		if queue, task, retried, is := worker.TaskOf(e.Job); is {
-			p.Task = &explain.Task{Queue: queue, ID: task, State: "not known to asynq", Retried: retried}
+		if queue, task, _, is := worker.TaskOf(e.Job); is {
+			p.Task = &explain.Task{Queue: queue, ID: task}
 		}
 	}
 	if p.Task != nil && h.options.Asynqmon != "" {

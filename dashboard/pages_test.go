@@ -59,6 +59,8 @@ func TestPages(t *testing.T) {
 		{"key?scope=global&key=x", 404, []string{"has no keys"}},
 		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send",
 			">serves 60 %</span>", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
+		{"job?id=" + url.QueryEscape(worker.JobID("mails", "mail-4-3", 0)), 200,
+			[]string{"<dt>State in asynq</dt><dd>not known to asynq</dd>"}},
 		{"job?id=" + url.QueryEscape(hostile), 404, []string{escaped, "knows nothing of it"}},
 		{"job?id=", 400, []string{"Name the ID"}},
 		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped,
