@@ -45,11 +45,10 @@ func changesOf(b *board) changesPage {
 }
 
 func (b *board) changeRow(c inspect.Change) changeRow {
-	before, after := view.ChangeTexts(c)
 	return changeRow{
 		instantNow: instantNow{b.now}, Scope: c.Scope, Key: c.Key, One: isOne(c.Scope, c.Key), What: c.What,
 		By: c.By, Why: c.Why, At: c.At,
-		From: settingOf(c.What, before), To: settingOf(c.What, after), Until: c.Until,
+		From: settingOf(c.What, c.Before), To: settingOf(c.What, c.After), Until: c.Until,
 	}
 }
 

@@ -111,7 +111,7 @@ func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	}
 	if limit, wait := lastUnder(u, p.ownUnits); wait > 0 {
 		p.Answer = fmt.Sprintf("%s; under its own %s the last of them cannot start before %s from now", p.Answer,
-			view.LimitText(limit), view.Span(wait))
+			limit, view.Span(wait))
 		p.Until = time.Time{}
 		own := "A higher limit of its own would help the last of them."
 		if toFirst == resume || toFirst == hours {

@@ -59,7 +59,7 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		q.After = view.WithReason(view.LimitTexts(limits)+of.words, f.Get("why"))
 	}
 	if now.set == "key" {
-		q.Undo = view.WithReason("Set "+view.LimitsArgument(now.inForce)+untilText(now.until, time.RFC3339Nano), now.why)
+		q.Undo = view.WithReason("Set "+view.LimitTexts(now.inForce)+untilText(now.until, time.RFC3339Nano), now.why)
 	}
 	q.Lifted = view.LimitTexts(view.Lifted(now.inForce, after.inForce))
 	return q, nil

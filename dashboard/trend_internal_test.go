@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
-	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -90,7 +89,7 @@ func TestLastUnder(t *testing.T) {
 		}, "", 0},
 	} {
 		limit, wait := lastUnder(inspect.Usage{Mode: c.mode, Limits: c.limits}, c.jobs)
-		if wait != c.wait || wait > 0 && view.LimitText(limit) != c.want {
+		if wait != c.wait || wait > 0 && limit.String() != c.want {
 			t.Errorf("%d jobs under %v: %v keeps the last back for %s, want %s for %s",
 				c.jobs, c.limits, limit, wait, c.want, c.wait)
 		}

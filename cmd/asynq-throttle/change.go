@@ -205,7 +205,7 @@ func undo(of target, what string, before, after inspect.Setting) string {
 	case what == "limits" && !had:
 		return command + "limits reset" + args
 	case what == "limits":
-		return command + "limits set" + terms + args + " " + quoted(view.LimitsArgument(before.Limits))
+		return command + "limits set" + terms + args + " " + quoted(view.LimitTexts(before.Limits))
 	case !had:
 		return command + "resume" + args
 	case has: // a new pause does not shorten the one in force

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
-	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
 func (p *program) changes() *cobra.Command {
@@ -52,7 +51,6 @@ func writeChanges(g *page, all []inspect.Change, now time.Time) {
 	var rows [][]string
 	for _, c := range all {
 		of := target{scope: c.Scope, key: c.Key}
-		c.Before, c.After = view.ChangeTexts(c)
 		rows = append(rows, []string{at(c.At, now), c.What, of.String(), cmp.Or(c.Before, "–"),
 			cmp.Or(afterText(c, now), "–"), c.By, cmp.Or(c.Why, "–")})
 	}

@@ -173,7 +173,7 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	}
 	here := in.under[[2]string{binds.Scope, binds.Key}]
 	key := view.ScopeKey(binds.Scope, binds.Key)
-	e.Binds = &Binding{Scope: binds.Scope, Key: binds.Key, Limit: view.LimitText(limit)}
+	e.Binds = &Binding{Scope: binds.Scope, Key: binds.Key, Limit: limit.String()}
 	raise := fmt.Sprintf("A higher limit of %s would help.", key)
 	switch {
 	case binds.Paused.After(of.Now):
@@ -185,16 +185,15 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	case limit.Hours != "":
 		e.Why, e.Help = fmt.Sprintf("%s is %s", key, hoursText(binds)), "Other hours would let its jobs start sooner."
 	case exceeds(of.Costs[binds.Scope], limit):
-		e.Why = fmt.Sprintf("it takes %d units of %s, more than its limit %s", of.Costs[binds.Scope], key,
-			view.LimitText(limit))
+		e.Why = fmt.Sprintf("it takes %d units of %s, more than its limit %s", of.Costs[binds.Scope], key, limit)
 		e.Help, e.heavy, e.Until = raise, binds.Ends.IsZero(), binds.Ends
 	case limit.Units == 0:
-		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, view.LimitText(limit)), raise
+		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, limit), raise
 	case binds.Scope == in.fair || here.flows <= 1:
-		e.Why = fmt.Sprintf("%s has a limit of %s and %s in line", key, view.LimitText(limit), here)
+		e.Why = fmt.Sprintf("%s has a limit of %s and %s in line", key, limit, here)
 		e.Help = raise
 	default:
-		e.Why = fmt.Sprintf("%s has a limit of %s, for which %s of %d flows take turns", key, view.LimitText(limit),
+		e.Why = fmt.Sprintf("%s has a limit of %s, for which %s of %d flows take turns", key, limit,
 			here, here.flows)
 		e.Help = fmt.Sprintf("A higher limit of %s would help, and so would a larger share or a higher priority.", key)
 	}

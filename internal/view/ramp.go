@@ -16,7 +16,7 @@ const (
 // UseText returns a limit for people, beside its use. Of a ramp it has the units in force, and not all of many steps:
 // "ramp 50 100 200 400 … 20000/day from 2026-12-01 @UTC, now 400".
 func UseText(l inspect.LimitUsage) string {
-	text := LimitText(l.Limit)
+	text := l.Limit.String()
 	if l.Limit.Ramp == "" {
 		return text
 	}

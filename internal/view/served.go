@@ -7,16 +7,7 @@ import (
 	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
-
-// LimitText returns a limit for people. It leaves out that a limit is exact, which people assume.
-func LimitText(l throttle.Limit) string {
-	if l.Precision == throttle.Exact {
-		l.Precision = 0
-	}
-	return l.String()
-}
 
 // ServedShare returns the served share of a scope key's limits, 1 where it is not known.
 func ServedShare(u inspect.Usage) float64 { return cmp.Or(u.Served, 1) }

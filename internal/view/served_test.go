@@ -95,3 +95,13 @@ func TestFullestByWhatIsServed(t *testing.T) {
 		t.Errorf("got %+v, %v; want acme first", all.Rows, err)
 	}
 }
+
+// TestLimitsAreReadAsShown: limits that a person copies from a page are those in force, with their precision.
+func TestLimitsAreReadAsShown(t *testing.T) {
+	t.Parallel()
+	const text = "500/1h@1µs, 20/1m, 3/running@1m, open Mon 09:00-17:00 @UTC"
+	limits, err := throttle.ParseLimits(text)
+	if shown := view.LimitTexts(limits); err != nil || shown != text {
+		t.Errorf("%q, %v, want %q", shown, err, text)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -74,32 +73,11 @@ func DelaysNothing(mode throttle.Mode) string {
 // Clock formats an instant to the second, in UTC.
 func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// ChangeTexts returns the settings before and after a change for people, with limits as LimitText
-// formats them.
-func ChangeTexts(c inspect.Change) (before, after string) {
-	shown := func(text string) string {
-		if limits, err := throttle.ParseLimits(text); c.What == "limits" && err == nil {
-			return LimitTexts(limits)
-		}
-		return text
-	}
-	return shown(c.Before), shown(c.After)
-}
-
-// LimitsArgument writes limits as throttle.ParseLimits reads them, each with its precision.
-func LimitsArgument(limits []throttle.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = l.String()
-	}
-	return strings.Join(texts, ", ")
-}
-
-// LimitTexts formats limits for people; empty if there are none.
+// LimitTexts writes limits as throttle.ParseLimits reads them; empty if there are none.
 func LimitTexts(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
-		texts[i] = LimitText(l)
+		texts[i] = l.String()
 	}
 	return strings.Join(texts, ", ")
 }

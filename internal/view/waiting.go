@@ -213,7 +213,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 	for _, l := range u.Limits {
 		switch {
 		case l.Limit.Units == 0 || l.Limit.Ramp != "" && l.Free.IsZero(): // held before it begins
-			return "closed by " + LimitText(l.Limit) + termText(u), u.Ends
+			return "closed by " + l.Limit.String() + termText(u), u.Ends
 		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
 			text, until = HoursText(l, u.Now), l.Free
 		case l.Limit.Units == throttle.Unlimited: // so are open hours
