@@ -110,6 +110,8 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 			return "it has run", time.Time{}
 		case t.Next.After(e.Now) && t.PutBack != "":
 			return "it was put back, and asynq keeps it", t.Next
+		case t.Next.After(e.Now) && t.State == "retry":
+			return "it failed, and asynq keeps it for its next try", t.Next
 		case t.Next.After(e.Now):
 			return "it has not asked yet, and asynq keeps it", t.Next
 		}

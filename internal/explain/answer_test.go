@@ -131,8 +131,10 @@ func TestAnswerOfATask(t *testing.T) {
 		"put back": {Unknown, Task{State: "retry", PutBack: "throttled: Redis cannot decide", Next: noon.Add(time.Hour)},
 			"it was put back, and asynq keeps it", ""},
 		"scheduled": {Unknown, Task{State: "scheduled", Next: noon.Add(time.Hour)}, "asynq keeps it", ""},
-		"booked":    {Booked, Task{State: "retry"}, "it has a slot", ""},
-		"overdue":   {Overdue, Task{State: "retry"}, "it did not come to its slot", "When it asks again"},
+		"failed": {Unknown, Task{State: "retry", LastError: "421 try later", Next: noon.Add(time.Hour)},
+			"it failed, and asynq keeps it for its next try", ""},
+		"booked":  {Booked, Task{State: "retry"}, "it has a slot", ""},
+		"overdue": {Overdue, Task{State: "retry"}, "it did not come to its slot", "When it asks again"},
 	} {
 		e := Explanation{State: c.state, Now: noon, Task: &c.task}
 		e.answer(inspect.Explanation{Now: noon}, crowd{})
