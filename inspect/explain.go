@@ -186,7 +186,7 @@ func (e Explanation) writeJob(b *strings.Builder) {
 			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.expectedText())
 		e.writePlace(b)
 	case !e.Arrived.IsZero():
-		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
+		b.WriteString("  it did not come to its slot; when it asks again, it comes to the front of its lane\n")
 	default:
 		b.WriteString("  nothing is known of it: it never asked, was given back, or has started\n")
 	}

@@ -121,7 +121,7 @@ job nobody at 2027-01-15 08:00:09.800 UTC
 		}
 		overdue := explained(t, client, s, 16*time.Second, job("booked"))
 		if line := strings.Split(overdue.String(), "\n")[1]; line !=
-			"  it did not come to its slot; asked for again, it comes to the front of its lane" || overdue.Arrived.IsZero() {
+			"  it did not come to its slot; when it asks again, it comes to the front of its lane" || overdue.Arrived.IsZero() {
 			t.Errorf("overdue: got %+v\n%s", overdue, line)
 		}
 	})
