@@ -96,7 +96,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	}
 	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of,
 		view.WithReason(settingWord(what, settingNow(what, before)), before.Why), settingWord(what, wanted))
-	if err := p.confirmed(question); err != nil {
+	if err := p.confirmed(ctx, question); err != nil {
 		return err
 	}
 	served, err := servedShare(ctx, of, what)

@@ -320,8 +320,8 @@ func (p *program) print(result any, text func(*page)) error {
 	return err
 }
 
-// confirmed asks a person at the terminal to confirm a change.
-func (p *program) confirmed(question string) error {
+// confirmed asks a person at the terminal to confirm a change, who may answer when ctx is over.
+func (p *program) confirmed(ctx context.Context, question string) error {
 	if p.yes || !p.asks {
 		return nil
 	}
@@ -329,6 +329,10 @@ func (p *program) confirmed(question string) error {
 	var answer string
 	if _, err := fmt.Fscanln(p.in, &answer); err != nil || !strings.HasPrefix(strings.ToLower(answer), "y") {
 		return errors.New("nothing was changed")
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("nothing was changed: the answer came more than %s after the start; give the command again",
+			patience)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (p *program) purge() *cobra.Command {
 				return err
 			}
 			if !try && len(u.gone) > 0 {
-				if err := p.confirmed(fmt.Sprintf("take %s out of line whose tasks are gone?",
+				if err := p.confirmed(ctx, fmt.Sprintf("take %s out of line whose tasks are gone?",
 					view.Many(len(u.gone), "job"))); err != nil {
 					return err
 				}

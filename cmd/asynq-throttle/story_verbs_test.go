@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -849,6 +850,25 @@ func TestPatienceEnds(t *testing.T) {
 		want := "this takes longer than 30s: Redis is slow, or has very many keys or waiting jobs; name a scope " +
 			"and a key if the verb takes them, or try again when Redis is less busy"
 		if text := new(program).explain(err); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	})
+}
+
+// TestAnswerThatComesLate: whoever answers a question when the time of the verb is over reads that nothing was changed,
+// and not that Redis is slow.
+func TestAnswerThatComesLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		p := &program{errs: io.Discard, in: strings.NewReader("y\n"), asks: true}
+		err := limited(func(cmd *cobra.Command, _ []string) error {
+			<-cmd.Context().Done()
+			return p.confirmed(cmd.Context(), "sure?")
+		})(cmd, nil)
+		want := "nothing was changed: the answer came more than 30s after the start; give the command again"
+		if text := p.explain(err); text != want {
 			t.Errorf("%q, want %q", text, want)
 		}
 	})
