@@ -40,8 +40,7 @@ func TestFairnessBound(t *testing.T) {
 				g.run(h.now + h.r.Int64N(second))
 				for range h.r.IntN(h.load) {
 					job := h.drawJob()
-					flow, _, _ := strings.Cut(job.Lane, "|")
-					g.weighs(flow, job)
+					g.weighs(job)
 					h.bring(job)
 					g.note(h.jobs[job.ID])
 				}
@@ -81,7 +80,8 @@ func (g *given) cost(lane string, costs []int64) float64 {
 	return 0
 }
 
-func (g *given) weighs(flow string, job line.Job) {
+func (g *given) weighs(job line.Job) {
+	flow := (&worldJob{job: job}).flow()
 	g.heaviest[flow] = max(g.heaviest[flow], g.cost(job.Lane, job.Costs)/g.share(flow))
 }
 
