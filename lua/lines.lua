@@ -129,7 +129,7 @@ local function jobs_of(lane)
   for i = 1, #found do arrivals[i], costs[i], ids[i] = parse_element(found[i]) end
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do
-    if waits_at(records[i], arrivals[i], costs[i], lane) then
+    if waits_at(records[i], arrivals[i], lane) then
       there[#there + 1] = { ids[i], arrivals[i], costs[i] }
     end
   end

@@ -97,6 +97,7 @@ var onlyInLua = map[string]string{
 	"waiting.read_lengths":    "text of a length",
 	"waiting.count":           "memory counts whenever it is asked",
 	"waiting.is_counted":      "a field in Go",
+	"waiting.marks_of":        "text of a record",
 }
 
 // TestFunctionsAreThoseOfLine: a function of an include has its counterpart in the file of package line with the name

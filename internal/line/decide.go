@@ -7,34 +7,29 @@ import (
 
 func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
-	known, back := l.jobs[job.ID], false
+	known := l.jobs[job.ID]
 	l.overdues.delete(job.ID)
 	if known != nil {
 		job.Bounds = nil // it waits already
 	}
-	if known != nil && known.state == waiting {
-		if known.lane == lane.name && job.Latest >= 0 && l.neverFits(lane, job.Costs) == nil {
-			return l.stillWaiting(job, lane, known.arrival)
-		}
-		l.leaveLane(job.ID, known)
-		l.forgetJob(job.ID)
-		known = nil
+	comes := known != nil && known.lane == lane.name && !l.misses(job, known)
+	if comes && known.state == waiting && l.neverFits(lane, job.Costs) == nil {
+		return l.stillWaiting(job, lane, known.arrival)
 	}
-	if known != nil && known.lane == lane.name && !l.misses(job, known) {
+	back := comes && known.state != waiting
+	if back {
 		if answer, done := l.redeem(job, lane, known); done {
 			return answer
 		}
-		arrival, back = known.arrival, true
-	} else if known != nil {
-		l.unbook(job.ID, known)
-	}
-	if known != nil && known.state == booked { // its room is free
-		for _, name := range l.lane(known.lane).keys {
-			l.hurry(name)
+		arrival = known.arrival
+		if known.state == booked { // its room is free
+			l.hurryLane(lane)
 		}
+	} else {
+		l.leaveLine(job.ID)
 	}
 	if heavy := l.neverFits(lane, job.Costs); heavy != nil {
-		l.forgetJob(job.ID)
+		l.leaveLine(job.ID)
 		return Answer{Outcome: NeverFits, Held: heavy}
 	}
 	return l.assign(job, lane, arrival, back)
@@ -68,6 +63,8 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
 	latest := max(l.now, min(l.now, slot)+job.MaxWait)
 	if f.at > latest || !l.mayStart(lane, job.Costs, f.at) {
+		known.lost = !known.lost // to lose a slot again costs a turn
+		l.note(job.ID, &record{state: waiting, arrival: known.arrival, costs: job.Costs, lane: lane.name})
 		return Answer{}, false
 	}
 	l.forgetJob(job.ID)
@@ -82,7 +79,7 @@ func (l *Line) isOfLaterClock(slot int64) bool { return slot > l.now+l.settings.
 func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
 	if min(f.at, l.ends(lane)) > l.now+job.Latest { // when other limits are in force, it may be sooner
-		l.forgetJob(job.ID)
+		l.leaveLine(job.ID)
 		return Answer{Outcome: TooLate, Start: f.at, Held: l.holdOf(f)}
 	}
 	other, near := "", false
@@ -100,7 +97,7 @@ func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 		return l.wait(job, lane, f, other, arrival, back)
 	}
 	l.setShare(lane.flow, job.Share)
-	if !back {
+	if !l.hasLost(job.ID) {
 		l.charge(lane, job.Costs, 1)
 	}
 	if starts {

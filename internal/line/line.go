@@ -55,6 +55,7 @@ type record struct {
 	costs   []int64
 	arrival int64
 	lane    string
+	lost    bool // whether it has lost a slot for which its flow was charged, and not the next slot, which is free
 	counted bool // whether the job counts in the lengths of its scope keys' lines
 }
 
@@ -229,4 +230,24 @@ func (l *Line) unbook(id string, known *record) {
 			delete(l.claims, name)
 		}
 	}
+}
+
+// leaveLine takes a job out of line, if it is known, and its booking back. Its flow gets back what was charged for it.
+func (l *Line) leaveLine(id string) {
+	known := l.jobs[id]
+	if known == nil {
+		return
+	}
+	lane := l.lane(known.lane)
+	if known.state == booked || known.lost {
+		l.charge(lane, known.costs, -1)
+	}
+	if known.state == waiting {
+		l.leaveLane(id, known)
+	}
+	l.unbook(id, known)
+	if known.state == booked {
+		l.hurryLane(lane)
+	}
+	delete(l.jobs, id)
 }

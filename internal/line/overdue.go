@@ -72,9 +72,7 @@ func (p *puller) endBooking(id string) {
 		return
 	}
 	p.unbook(id, known)
-	known.state = overdue
+	known.state, known.lost = overdue, false
 	p.reportOverdue(Told{id, known.slot, known.lane})
-	for _, name := range p.lane(known.lane).keys {
-		p.hurry(name)
-	}
+	p.hurryLane(p.lane(known.lane))
 }

@@ -149,6 +149,13 @@ func (l *Line) hurry(name string) {
 	}
 }
 
+// hurryLane makes the scope keys of a lane due.
+func (l *Line) hurryLane(lane *lane) {
+	for _, name := range lane.keys {
+		l.hurry(name)
+	}
+}
+
 // hurryAll makes all scope keys with this prefix due now, and all claims.
 func (l *Line) hurryAll(prefix string) {
 	var late []string
@@ -193,7 +200,7 @@ func (l *Line) contended(lane *lane, but string) string {
 func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	for i, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
-			if sign > 0 {
+			if sign >= 0 {
 				delete(q.let, lane.flow)
 				q.classes[lane.flow].serve(lane.priority)
 			}

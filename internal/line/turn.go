@@ -87,9 +87,13 @@ func (p *puller) nextLane(queue string) (at *lane, tag float64, ended bool) {
 // bookFirst books the first job of a lane and takes it out. The caller reports the booking.
 func (p *puller) bookFirst(lane *lane, at int64) {
 	job := p.takeOut(lane)
+	sign := 1.0
+	if p.hasLost(job.id) {
+		sign = 0
+	}
 	p.promise(job.id, lane, job.costs, at, job.arrival)
 	p.bookings--
-	p.charge(lane, job.costs, 1)
+	p.charge(lane, job.costs, sign)
 	p.firstJob(lane)
 }
 

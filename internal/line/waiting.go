@@ -12,13 +12,17 @@ type Full struct {
 }
 
 // note gives a job a record. A first record is counted if the process bounds any line; a later one as the first was.
+// That the job has lost a slot is forgotten when it is overdue.
 func (l *Line) note(id string, r *record) {
 	r.counted = l.settings.Counts
 	if before := l.jobs[id]; before != nil {
-		r.counted = before.counted
+		r.counted, r.lost = before.counted, before.lost && r.state != overdue
 	}
 	l.jobs[id] = r
 }
+
+// hasLost reports whether a job has lost a slot for which its flow was charged.
+func (l *Line) hasLost(id string) bool { return l.jobs[id] != nil && l.jobs[id].lost }
 
 // Length returns how long the line of a scope key is: the jobs that wait, are booked or overdue, and are counted.
 func (l *Line) Length(name string) (length Length) {

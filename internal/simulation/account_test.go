@@ -46,6 +46,7 @@ type account struct {
 	pulls   []pulled
 	lines   map[string]map[string]int64 // the weights of the jobs in line, by flow
 	slots   map[string]string           // the slots of the booked jobs
+	lost    map[string]bool             // jobs that have lost a slot, and are pulled for nothing once
 	told    map[string]map[span]int64   // by scope key and quota: the used and booked units of the last usage
 	wall    *wall
 	starts  int               // how many starts were compared with quotas and hours
@@ -100,7 +101,7 @@ func newAccount(w *world) *account {
 		world: w, set: map[string]string{}, since: map[string]map[span]int{}, inexact: map[string]bool{},
 		askings: map[string]int64{},
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
-		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
+		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, lost: map[string]bool{}, parts: map[string]int64{},
 		wall: newWall(), texts: w.plan.rampTexts(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
 		advances: map[*wire][]*advance{}, paused: map[string]int64{}, disturbed: map[string]int{},
 	}
@@ -153,6 +154,7 @@ func (a *account) saw(wire *wire, args []string, reply []byte) {
 	case "leave":
 		for i, left := range values[2:] {
 			if number(text(left)) == 1 {
+				delete(a.lost, argv[3+i])
 				a.leaves(argv[3+i])
 			}
 		}
@@ -269,11 +271,16 @@ func (a *account) reserved(wire *wire, argv []string, reply string) {
 		flow, names := flowAndKeys(job[1])
 		units := unitsOf(costs, names)
 		words := strings.Split(line, " ")
+		slot, booked := a.slots[id]
+		if booked && (words[0] == "3" || words[0] == "2" && words[1] != slot) {
+			a.lost[id] = !a.lost[id] // if it has lost the free slot too, its flow pays again
+		}
 		a.leaves(id)
 		switch words[0] {
 		case "0":
 			a.world.errorf("%s is not decided: %s", id, line)
 		case "1":
+			delete(a.lost, id)
 			now, at := number(head), number(words[1])
 			granted := &charge{
 				job: id, at: at, costs: units, units: slices.Clone(units), names: names,
@@ -631,12 +638,14 @@ func (a *account) pulled(argv []string, reply []any) {
 		_, known := a.slots[id] // a claim is moved forward
 		a.leaves(id)
 		if booked <= 0 {
+			delete(a.lost, id)
 			continue
 		}
 		a.slots[id] = slot
-		if stood {
+		switch {
+		case stood && !a.lost[id]:
 			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight})
-		} else if !known {
+		case !stood && !known:
 			a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, flow)
 		}
 	}

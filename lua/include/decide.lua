@@ -17,13 +17,6 @@ local function hold_of(key, holder)
   return limit_text(key, holder, format('%d', units)) .. format(' %d %d', used, booked)
 end
 
-local function forget_job(job)
-  if job.record then
-    note(job.id, job.record)
-    write('ZREM', timers, BOOKING .. job.id)
-  end
-end
-
 -- Notes the places that a granted job occupies. Returns the shortest lease, 0 if it occupies none.
 local function occupy(id, lane, costs, at)
   local places = {}
@@ -88,8 +81,8 @@ local function wait(job, lane, at, key, holder, other, back)
   end
   if later then write('LINSERT', lane.list, 'BEFORE', later, element) else write('RPUSH', lane.list, element) end
   if lane.jobs == 1 then expire(lane.list) elseif rank == 0 then look_anew(lane, arrival) end
-  note(job.id, job.record, waiting_record(arrival, lane.text, is_counted(job.record) and job.costs_text))
-  if job.record then write('ZREM', timers, BOOKING .. job.id) end
+  local marks = marks_of(job.record, has_lost(job.record))
+  note(job.id, job.record, waiting_record(arrival, job.costs_text, marks, lane.text))
   expire(jobs, timers)
   in_line.any = true
   return answer or waiting_answer(lane, at, key, holder)
@@ -108,7 +101,7 @@ end
 local function assign(job, lane, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if min(at, lane.ends) > now + job.latest then -- from lane.ends on other limits may allow it
-    forget_job(job)
+    if job.record then leave_line(job.id, job.record) end
     return format('4 %d', at) .. hold_of(key, holder)
   end
   local other, near
@@ -121,9 +114,9 @@ local function assign(job, lane, back)
   if refused then return refused end
   if not near then return wait(job, lane, at, key, holder, other, back) end
   set_share(lane.flow, job.share)
-  if in_line.any and not back then charge(lane, job.costs, 1) end
+  if in_line.any and not has_lost(job.record) then charge(lane, job.costs, 1) end
   if starts then
-    forget_job(job)
+    if job.record then note(job.id, job.record) end
     return grant(job.id, lane, job.costs, at, job.arrival)
   end
   local held = hold_of(key, holder)
@@ -152,7 +145,7 @@ local function redeem(job, lane, slot)
   local starts = at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at)
   if not starts then count_jobs(lane) end
   unbook(job.id, job.record)
-  local _, booked = parse_booking(job.record)
+  local _, booked, arrival = parse_booking(job.record)
   if booked ~= job.costs_text then -- its flow was charged for the booking
     local deltas = costs_of(lane, booked)
     for i = 1, #lane do deltas[i] = job.costs[i] - deltas[i] end
@@ -162,6 +155,10 @@ local function redeem(job, lane, slot)
     note(job.id, job.record)
     return grant(job.id, lane, job.costs, at, job.arrival)
   end
+  local marks = marks_of(job.record, not has_lost(job.record)) -- to lose a slot again costs a turn
+  local lost = waiting_record(arrival, job.costs_text, marks, lane.text)
+  note(job.id, job.record, lost)
+  job.record = lost
 end
 
 -- Whether a pull can find a lane: it cannot if keys of the line were lost.
@@ -196,35 +193,28 @@ local function decide(job, lane, record)
   local arrived, waits_in = parse_waiting(record or '')
   job.record = record
   if record then job.bounds = nil end -- it waits already
-  if arrived then
-    if count_jobs(lane) > 0 and waits_in == lane.text and job.latest >= 0 and not never_fits(lane, job.costs) then
-      job.arrival = tonumber(arrived)
-      return still_waiting(job, lane)
-    end
-    leave_lane(job.id, lane_of(waits_in))
-    note(job.id, record) -- the job may be granted now, or stand in another lane
-    record, job.record = nil, nil
+  if arrived and count_jobs(lane) > 0 and waits_in == lane.text and job.latest >= 0 and not never_fits(lane, job.costs)
+  then
+    job.arrival = tonumber(arrived)
+    return still_waiting(job, lane)
   end
-  local back = false
-  if record then
-    local slot, _, arrival, text = parse_booking(record)
-    job.slot = tonumber(slot)
-    local comes = text == lane.text and max(now, job.slot) <= now + job.latest
-    if job.slot == 0 or not comes then count_jobs(lane) end
-    if job.slot == 0 then write('ZREM', overdues, job.id) end
-    if not comes then
-      unbook(job.id, record)
-    else
-      back, job.arrival = true, tonumber(arrival)
-      local answer = job.slot > 0 and redeem(job, lane, job.slot)
-      if answer then return answer end
-    end
+  local slot, _, arrival, text = parse_booking(record or '')
+  job.slot = tonumber(slot)
+  local back = text == lane.text and max(now, job.slot) <= now + job.latest
+  if job.slot == 0 or not back then count_jobs(lane) end
+  if job.slot == 0 then unbook(job.id, record) end
+  if back then
+    job.arrival = tonumber(arrival)
+    local answer = job.slot > 0 and redeem(job, lane, job.slot)
+    if answer then return answer end
     if job.slot > 0 then hurry_lane(text) end -- the room of its booking is free
+  elseif record then
+    leave_line(job.id, record)
+    job.record = nil -- it may be granted now, or stand in another lane
   end
-  count_jobs(lane)
   local limit, key = never_fits(lane, job.costs)
   if limit then
-    forget_job(job)
+    if job.record then leave_line(job.id, job.record) end
     return '5' .. limit_text(key, limit, limit.units_text) .. ' ' .. key.origin
   end
   return assign(job, lane, back)

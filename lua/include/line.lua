@@ -73,7 +73,7 @@ end
 -- until when it counts if the job does not come. before: the job's record so far, nil for none.
 local function promise(id, lane, costs_text, costs, at, arrival, before)
   for i = 1, #lane do book(lane[i], at, costs[i]) end
-  note(id, before, booking_record(at, costs_text, arrival, lane.text, is_counted(before)))
+  note(id, before, booking_record(at, costs_text, arrival, marks_of(before, has_lost(before)), lane.text))
   write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
 
@@ -110,6 +110,20 @@ local function unbook(id, record)
   end
 end
 
+-- Takes a job out of line, and its booking back. Its flow gets back what it has paid for it. Returns whether the job
+-- waited or was booked.
+local function leave_line(id, record)
+  local _, waits_in = parse_waiting(record)
+  local slot, booked, _, booked_in = parse_booking(record)
+  local lane = lane_of(waits_in or booked_in)
+  local paid = slot ~= '0' and booked or has_lost(record) and match(record, '^%-%d+ (%S+)')
+  if paid then charge(lane, costs_of(lane, paid), -1) end
+  if waits_in then leave_lane(id, lane) else unbook(id, record) end
+  if slot and slot ~= '0' then hurry_lane(booked_in) end
+  note(id, record)
+  return slot ~= '0'
+end
+
 -- Reads what a change to a job in line reads, so that foreign data, and edges that its booking needs and Redis has
 -- lost, are found before anything is written.
 local function check_record(record)
@@ -125,5 +139,5 @@ local function check_line()
   next_look()
   call('HGET', claims, SWEEP)
 end
-return lane_of, cost_of, look_anew, leave_lane, never_fits, blocked, lacks_edges, promise, unbook, check_record,
+return lane_of, cost_of, look_anew, never_fits, blocked, lacks_edges, promise, unbook, leave_line, check_record,
   check_line

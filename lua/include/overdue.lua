@@ -16,9 +16,9 @@ local function add_job(list, id, slot, text)
   for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
 end
 
--- Reports a job that should ask again, and keeps its position for a while.
+-- Reports a job that should ask again, and keeps its position for a while. Its flow pays anew for its next booking.
 local function report_overdue(id, slot, costs_text, arrival, text, before)
-  note(id, before, booking_record(0, costs_text, arrival, text, is_counted(before)))
+  note(id, before, booking_record(0, costs_text, arrival, marks_of(before, false), text))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
   write('ZADD', overdues, format('%d', puller.delivers and now + TOLD_AGAIN or now), id)
   expire(overdues)

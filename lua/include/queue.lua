@@ -146,8 +146,8 @@ local function contended(lane, but)
   end
 end
 
--- Moves a flow's tags by charged units under each scope key where flows stand; sign: -1 if the job leaves; settled: the
--- charge is for no start. It reads all tags before it writes any.
+-- Moves a flow's tags by charged units under each scope key where flows stand. sign: -1 if the job leaves, 0 if its
+-- flow has paid before; settled: the charge is for no start. It reads all tags before it writes any.
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do
@@ -163,8 +163,8 @@ local function charge(lane, costs, sign, settled)
   end
   for _, known in ipairs(charged) do
     local queue, tags = known.queue, tags_of(known.queue)
-    if known[2] and sign > 0 and not settled then write('HDEL', tags, HAD_TURN .. lane.flow) end
-    if known[3] then classes.charge(tags, lane, known[3], known.work, sign > 0 and not settled, sign < 0) end
+    if known[2] and sign >= 0 and not settled then write('HDEL', tags, HAD_TURN .. lane.flow) end
+    if known[3] then classes.charge(tags, lane, known[3], known.work, sign >= 0 and not settled, sign < 0) end
     local moved = moved_by(known.tag, known.work, known.virtual, sign < 0)
     if known.stands then
       write('ZADD', wait_of(queue), tag_text(moved), lane.flow)

@@ -19,22 +19,23 @@ local function finish_of(queue) return prefix .. 'finish:' .. queue end
 local function lanes_of(queue, class) return prefix .. 'lanes:' .. queue .. ':' .. class end
 local function list_of_lane(lane) return prefix .. 'lane:' .. lane end
 
--- The record of a waiting job, with its costs if it is counted, and the arrival and the lane of one; nil for other
--- records.
-local function waiting_record(arrival, lane, costs_text)
-  return format('-%s %s%s', arrival, costs_text and costs_text .. ' ' or '', lane)
+-- The record of a waiting job, with its costs if it has marks (waiting.lua), and the arrival and the lane of one; nil
+-- for other records.
+local function waiting_record(arrival, costs_text, marks, lane)
+  return format('-%s %s%s', arrival, marks ~= '' and costs_text .. ' ' .. marks or '', lane)
 end
 local function parse_waiting(record) return match(record, '^%-(%d+) .-(%S+)$') end
 
--- Whether a record is that of a job which waits at an element of a lane.
-local function waits_at(record, arrival, costs_text, lane)
-  return record == waiting_record(arrival, lane) or record and record == waiting_record(arrival, lane, costs_text)
+-- Whether a record is that of a job which waits in a lane since its arrival.
+local function waits_at(record, arrival, lane)
+  local since, waits_in = parse_waiting(record or '')
+  return since == arrival and waits_in == lane
 end
 
--- The record of a booked job, with "+" if it is counted, and the slot, costs, arrival and lane of one; nil for other
--- records. An overdue job has the slot 0.
-local function booking_record(slot, costs_text, arrival, lane, is_counted)
-  return format('%d %s %d %s%s', slot, costs_text, arrival, is_counted and '+ ' or '', lane)
+-- The record of a booked job, and the slot, costs, arrival and lane of one; nil for other records. An overdue job has
+-- the slot 0.
+local function booking_record(slot, costs_text, arrival, marks, lane)
+  return format('%d %s %d %s%s', slot, costs_text, arrival, marks, lane)
 end
 local function parse_booking(record) return match(record, '^(%d+) (%S+) (%d+) .-(%S+)$') end
 

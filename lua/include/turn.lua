@@ -1,5 +1,5 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
--- uses: entries, records, tags, priority, queue, line, overdue
+-- uses: entries, records, waiting, tags, priority, queue, line, overdue
 local taken = {} -- jobs that this pull took out of a lane: one that asked under other scope keys stands in two lanes
 
 -- Drops jobs that have left from a lane, and returns its first job; else nil, and whether there are more to drop than
@@ -16,7 +16,7 @@ local function first_job(lane)
     local ids, arrivals, costs = {}, {}, {}
     for i = 1, #elements do arrivals[i], costs[i], ids[i] = parse_element(elements[i]) end
     local records = call('HMGET', jobs, unpack(ids))
-    local function waits(i) return waits_at(records[i], arrivals[i], costs[i], lane.text) end
+    local function waits(i) return waits_at(records[i], arrivals[i], lane.text) end
     local gone = 0
     while gone < #elements and gone < puller.drops and not waits(gone + 1) do gone = gone + 1 end
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
@@ -120,7 +120,7 @@ local function book_first(lane, job, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival), job.record)
   puller.bookings = puller.bookings - 1
-  charge(lane, job.costs, 1)
+  charge(lane, job.costs, has_lost(job.record) and 0 or 1)
   return first_job(lane)
 end
 

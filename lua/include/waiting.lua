@@ -6,9 +6,9 @@ local lengths = prefix .. 'waiting'
 
 -- The costs and the lane of a counted record; nil for other records.
 local function counted_terms(record)
-  local costs_text, lane = match(record, '^%-%d+ (%S+) (%S+)$')
+  local costs_text, lane = match(record, '^%-%d+ (%S+) %+ .-(%S+)$')
   if costs_text then return costs_text, lane end
-  return match(record, '^%d+ (%S+) %d+ %+ (%S+)$')
+  return match(record, '^%d+ (%S+) %d+ %+ .-(%S+)$')
 end
 
 -- Whether a job's next record is counted. before: its record so far, nil for none.
@@ -16,6 +16,12 @@ local function is_counted(before)
   if before then return counted_terms(before) ~= nil end
   return counts
 end
+
+-- Whether a job has lost a slot for which its flow paid, and has not lost the next one, which is free.
+local function has_lost(record) return match(record or '', '= %S+$') ~= nil end
+
+-- The marks of a job's next record: "+ " if it is counted, "= " if the job has lost a slot.
+local function marks_of(before, lost) return (is_counted(before) and '+ ' or '') .. (lost and '= ' or '') end
 
 -- The field ALL, and those of a lane's scope keys.
 local function fields_of(text)
@@ -77,4 +83,4 @@ local function full_in(lane, costs, bounds)
     if is_full and lane[i].mode == ENFORCE then return lane[i].name, length end
   end
 end
-return ALL, lengths, is_counted, read_lengths, note, full_in
+return ALL, lengths, is_counted, has_lost, marks_of, read_lengths, note, full_in
