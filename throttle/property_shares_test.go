@@ -14,7 +14,7 @@ import (
 
 // TestPropertyShares: two tenants of which always many jobs wait start units by their shares, whatever their jobs do
 // in line: they ask again and again, change their weights, leave, and come back. At its slot a job weighs what it was
-// booked with or less, and comes on time: a job that loses its slot pays for it.
+// booked with or less, and comes on time: an overdue job, or one that loses its slot again and again, pays for it.
 func TestPropertyShares(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -7,8 +7,9 @@ import (
 )
 
 // ReadRecord reads what Redis has of a job by its ID: "slot costs arrival lane" of a booked or overdue job, and
-// "-arrival lane" of a waiting job, whose costs are in its lane. A counted job has a "+" before its lane if it is
-// booked, and its costs there if it waits. ReadRecord returns no lane if the job is not known.
+// "-arrival lane" of a waiting job, whose costs are in its lane. A counted job has the mark "+" before its lane, a job
+// that has lost a slot the mark "="; with a mark, the record of a waiting job has its costs. ReadRecord returns no lane
+// if the job is not known.
 func ReadRecord(text string) (lane string, costs []int64) {
 	parts := strings.Split(text, " ")
 	lane = parts[len(parts)-1]

@@ -18,7 +18,8 @@ func TestRecordsOfJobsAreRead(t *testing.T) {
 		costs []int64
 	}{
 		"900 2,1 100 " + lane: {lane, []int64{2, 1}}, "0 3 100 " + lane: {lane, []int64{3, 3}}, "-100 " + lane: {lane, nil},
-		"900 2,1 100 + " + lane: {lane, []int64{2, 1}}, "-100 2,1 " + lane: {lane, nil}, // counted
+		"900 2,1 100 + " + lane: {lane, []int64{2, 1}}, "-100 2,1 + " + lane: {lane, nil}, // counted
+		"900 2,1 100 + = " + lane: {lane, []int64{2, 1}}, "-100 2,1 = " + lane: {lane, nil}, // lost
 		"": {}, "900 2": {}, "-100": {},
 	} {
 		if of, costs := wire.ReadRecord(text); of != want.lane || !reflect.DeepEqual(costs, want.costs) {
