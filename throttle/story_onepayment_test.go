@@ -10,7 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestOnePayment: two tenants have equal shares of a limit, and many jobs wait of each. The jobs of one of them meet the
+// TestOnePayment: two tenants have equal shares of a limit, and many jobs wait of each. The jobs of one tenant meet the
 // same misfortune between their bookings and their starts. Each job that starts is paid once: both tenants start the
 // same number of units. Where the misfortune leaves the room of a booking unused, or meets a job again and again, the
 // other tenant still has its half of the limit.

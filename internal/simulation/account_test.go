@@ -101,7 +101,8 @@ func newAccount(w *world) *account {
 		world: w, set: map[string]string{}, since: map[string]map[span]int{}, inexact: map[string]bool{},
 		askings: map[string]int64{},
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
-		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, lost: map[string]bool{}, parts: map[string]int64{},
+		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
+		lost: map[string]bool{},
 		wall: newWall(), texts: w.plan.rampTexts(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
 		advances: map[*wire][]*advance{}, paused: map[string]int64{}, disturbed: map[string]int{},
 	}

@@ -157,8 +157,9 @@
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
 // by at most the sum of the two tenants' heaviest jobs, each per share: the inequality of
-// start-time fair queueing. A job that has lost its slot is pulled once more and not counted. A tenant counts twice in the sum if a heavy job of it has a claim or
-// the virtual time has passed its tag (TestFairnessBound in internal/line).
+// start-time fair queueing. A job that has lost its slot is pulled once more and not counted. A
+// tenant counts twice in the sum if a heavy job of it has a claim or the virtual time has passed its
+// tag (TestFairnessBound in internal/line).
 //
 // Nothing stays. When all is over and every slot's grace has passed, nothing is booked. Every key of the throttle
 // expires within the time that docs/redis-state.md says; this is checked before that, and once more in the end. On
