@@ -36,25 +36,25 @@ func classOf(name string) class {
 // classLanes are a flow's lanes in a queue, by their priority and the arrival of their first jobs.
 type classLanes [Priorities]ranked[int64]
 
-// inOrder returns the lanes in the order of their turns: by the tags of their classes; if tags are equal, by priority.
-func (c *classLanes) inOrder(tags *ClassTags) (lanes []string) {
-	var priorities []int
+// inOrder returns the priorities that have lanes in the order of their turns: by their tags; if those are equal, the
+// first priority first.
+func (c *classLanes) inOrder(tags *ClassTags) (priorities []int) {
 	for priority := range c {
 		if c[priority].len() > 0 {
 			priorities = append(priorities, priority)
 		}
 	}
 	slices.SortStableFunc(priorities, func(a, b int) int { return cmp.Compare(tags.of(a), tags.of(b)) })
-	for _, priority := range priorities {
-		lanes = append(lanes, c[priority].sorted()...)
-	}
-	return lanes
+	return priorities
 }
 
 // at returns the lane of a rank, in the order of their turns; empty if there are not so many.
 func (c *classLanes) at(rank int, tags *ClassTags) (lane string) {
-	if lanes := c.inOrder(tags); rank < len(lanes) {
-		return lanes[rank]
+	for _, priority := range c.inOrder(tags) {
+		if lane, _, is := c[priority].at(rank); is {
+			return lane
+		}
+		rank -= c[priority].len()
 	}
 	return ""
 }

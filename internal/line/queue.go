@@ -105,17 +105,18 @@ func (q *queue) charge(of class, work, lower float64, leaves bool) {
 
 // walked returns the lane that a walk has reached, and the tag of its flow.
 func (q *queue) walked() (lane string, tag float64) {
-	for flows := q.tags.sorted(); q.walkFlow < len(flows); q.walkFlow++ {
-		flow := flows[q.walkFlow]
+	for ; ; q.walkFlow++ {
+		flow, tag, stands := q.tags.at(q.walkFlow)
+		if !stands {
+			return "", 0
+		}
 		if flow != q.walkIn {
 			q.walkIn, q.walkLane = flow, 0
 		}
 		if lane := q.lanes[flow].at(q.walkLane, q.classes[flow]); lane != "" {
-			tag, _ := q.tags.get(flow)
 			return lane, tag
 		}
 	}
-	return "", 0
 }
 
 func (l *Line) queue(name string) *queue {

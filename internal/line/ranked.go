@@ -39,6 +39,19 @@ func (r *ranked[S]) first() (name string, score S, is bool) {
 	return r.heap[0].name, r.heap[0].score, true
 }
 
+// at returns the name of a rank, from 0 on.
+func (r *ranked[S]) at(rank int) (name string, score S, is bool) {
+	switch {
+	case rank == 0: // needs no order
+		return r.first()
+	case rank >= len(r.heap):
+		return "", score, false
+	}
+	name = r.sorted()[rank]
+	score, is = r.get(name)
+	return name, score, is
+}
+
 func (r *ranked[S]) set(name string, score S) {
 	i, is := r.index[name]
 	if !is {
