@@ -71,6 +71,7 @@ var onlyInLua = map[string]string{
 	"placing.slide":           "searches that go on, for speed",
 	"placing.copy_of":         "searches that go on, for speed",
 	"placing.slide_on":        "searches that go on, for speed",
+	"placing.search_on":       "searches that go on, for speed",
 	"priority.priority_of":    "text of a class",
 	"priority.expire":         "expiry",
 	"queue.flows_in":          "a field in Go",

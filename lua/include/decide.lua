@@ -11,10 +11,12 @@ end
 local function hold_of(key, holder)
   if not key then return '' end
   if holder == PAUSE then return format(' %s/p 0 0', key.name) end
+  if key.known[holder] then return key.known[holder] end
   local used, booked = 0, 0
   if not holder.kind.opens then used, booked = uses(key, ledger_of(key, holder.span)) end
   local units = holder.ramp and max(units_at(key, holder, now), holder.ramp[1]) or holder.units
-  return limit_text(key, holder, format('%d', units)) .. format(' %d %d', used, booked)
+  key.known[holder] = limit_text(key, holder, format('%d', units)) .. format(' %d %d', used, booked)
+  return key.known[holder]
 end
 
 -- Notes the places that a granted job occupies. Returns the shortest lease, 0 if it occupies none.

@@ -30,6 +30,7 @@ end
 
 -- Drops empty ledgers, and adds one for each limit that has none, also for limits that come into force when others end.
 local function refit(key)
+  key.known = {}
   drop_empty(key)
   if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
   if key.mode == OFF then return end
@@ -79,6 +80,7 @@ local function read_key(name, text)
     ends = scope.ends, follow = false, after = scope.after, pause = 0, note = '', closed = 0, paused = 0,
     less = 0, down = 0, changed = 0, refusals = 0, closed_at = 0,
     mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
+    known = {}, -- what was found in the ledgers as they are
   }
   if text then
     local expire, seen, rest, at = match(text, '^(%d+) (%d+) ([^\n]+)\n()')
@@ -115,7 +117,7 @@ end
 -- Counts a start in one ledger, never more units than Lua counts exactly.
 local function spend_in(key, ledger, at, units)
   units = min(units, NEVER - ledger.spent)
-  key.dirty, key.touched = true, true
+  key.dirty, key.touched, key.known = true, true, {}
   local x, before, old = sub_window(ledger, time_of(key, at)), #ledger.tail, ledger.old
   ledger.tail, ledger.searches = add(ledger.tail, x, units), {}
   ledger.spent = ledger.spent + units
@@ -133,7 +135,7 @@ end
 
 -- Books a start; negative units take a booking back.
 local function book(key, at, units)
-  key.dirty, key.touched = true, true
+  key.dirty, key.touched, key.known = true, true, {}
   for i = 1, #key do
     local ledger, changed = key[i], nil
     local x = sub_window(ledger, time_of(key, at))

@@ -259,12 +259,25 @@ local function search(key, at, cost, promises)
   return at, holder
 end
 
+-- The same. What a search has found is known until a ledger of the scope key changes: jobs that wait change none.
+local function search_on(key, at, cost, promises)
+  local known, before = key.known[at], asked
+  if known and known.cost == cost and known.promises == promises and asked + known.asked <= MOST_ASKED then
+    asked = asked + known.asked
+    return known.start, known.holder
+  end
+  local start, holder = search(key, at, cost, promises)
+  budget.left = budget.left - 15 * (asked - before)
+  if asked <= MOST_ASKED then
+    key.known[at] = { cost = cost, promises = promises, start = start, holder = holder, asked = asked - before }
+  end
+  return start, holder
+end
+
 -- The first start at or after an instant that a scope key allows by itself, and what moved it last: a limit, or PAUSE.
 local function earliest_of(key, at, cost, promises)
   asked = 0
-  local start, holder = search(key, at, cost, promises)
-  budget.left = budget.left - 15 * asked
-  return start, holder
+  return search_on(key, at, cost, promises)
 end
 
 -- The first start at or after an instant that all scope keys of a lane in a mode allow, what moved it last, and which
@@ -278,7 +291,7 @@ local function earliest(lane, costs, at, promises, mode)
     for i = 1, #lane do
       if lane[i] == key then break end -- all others have been asked since it moved the start
       if lane[i].mode == mode then
-        local start, by = search(lane[i], at, costs[i], promises)
+        local start, by = search_on(lane[i], at, costs[i], promises)
         if start > at then
           at, key, holder, again = start, lane[i], by, start ~= NEVER and asked <= MOST_ASKED
           if not again then break end
@@ -286,7 +299,6 @@ local function earliest(lane, costs, at, promises, mode)
       end
     end
   end
-  budget.left = budget.left - 15 * asked
   return at, key, holder
 end
 

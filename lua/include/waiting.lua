@@ -62,11 +62,13 @@ end
 
 -- Replaces the record of a job. before, record: its old and its new record, nil for none.
 local function note(id, before, record)
-  local costs_text, text = counted_terms(before or '')
-  local new_costs_text, new_text = counted_terms(record or '')
-  if costs_text ~= new_costs_text or text ~= new_text then
-    if text then count(costs_text, text, -1) end
-    if new_text then count(new_costs_text, new_text, 1) end
+  if before or counts then -- else nothing of it is counted
+    local costs_text, text = counted_terms(before or '')
+    local new_costs_text, new_text = counted_terms(record or '')
+    if costs_text ~= new_costs_text or text ~= new_text then
+      if text then count(costs_text, text, -1) end
+      if new_text then count(new_costs_text, new_text, 1) end
+    end
   end
   if record then write('HSET', jobs, id, record) else write('HDEL', jobs, id) end
 end
