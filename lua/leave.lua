@@ -22,4 +22,5 @@ end
 
 -- Write.
 save_keys()
+save_lengths()
 return { format('%d', now), format('%d', save_line()), unpack(left) }

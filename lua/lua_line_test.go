@@ -97,6 +97,7 @@ var onlyInLua = map[string]string{
 	"waiting.fields_of":       "text of a lane",
 	"waiting.read_lengths":    "text of a length",
 	"waiting.count":           "memory counts whenever it is asked",
+	"waiting.save_lengths":    "memory counts whenever it is asked",
 	"waiting.is_counted":      "a field in Go",
 	"waiting.marks_of":        "text of a record",
 }

@@ -7,7 +7,6 @@
 -- uses: kinds, entries
 local function new_ledger(key, span, precision, since)
   local ledger = with_span({
-    kind = false, span = span, length = 0, precision = 0, n = 0, -- set by with_span: a table that grows costs more
     since = since, spent = 0, booked = 0, tail = '', ahead = '', passed = 0, logged = 0, trimmed = false,
     old = false, promised = false, searches = {}, current = 0, -- what placing.lua has read, and where it has searched
   }, span, precision)

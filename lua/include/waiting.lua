@@ -30,34 +30,43 @@ local function fields_of(text)
   return fields
 end
 
--- The lengths of fields, of which ALL is the first, and whether records were lost. If fewer jobs have a record than
--- are counted, records were lost, and all lengths begin anew.
+-- Lengths as this call has read and changed them, by field. lost: whether records were lost before it. If fewer jobs
+-- have a record than are counted, they were, and all lengths begin anew.
+local known, changed, lost = {}, {}, nil
+
+-- The lengths of fields, of which ALL is the first.
 local function read_lengths(fields)
-  local found = call('HMGET', lengths, unpack(fields))
-  for i = 1, #fields do
-    local known, units = match(found[i] or '', '^(%d+) (%d+)$')
-    found[i] = { jobs = tonumber(known or 0), units = tonumber(units or 0) }
+  local found, missing = {}, {}
+  for i = 1, #fields do if not known[fields[i]] then missing[#missing + 1] = fields[i] end end
+  local texts = #missing > 0 and call('HMGET', lengths, unpack(missing)) or {}
+  for i = 1, #texts do
+    local count, units = match(texts[i] or '', '^(%d+) (%d+)$')
+    if lost == nil then lost = tonumber(count or 0) > call('HLEN', jobs) end
+    known[missing[i]] = { jobs = not lost and tonumber(count) or 0, units = not lost and tonumber(units) or 0 }
   end
-  if found[1].jobs <= call('HLEN', jobs) then return found, false end
-  for i = 1, #fields do found[i] = { jobs = 0, units = 0 } end
-  return found, true
+  for i = 1, #fields do found[i] = known[fields[i]] end
+  return found
 end
 
 -- Adds a job to the lengths of its lane's scope keys; with a sign of -1, subtracts it.
 local function count(costs_text, text, sign)
   local fields = fields_of(text)
-  local found, lost = read_lengths(fields)
-  if lost then write('DEL', lengths) end
-  local costs = costs_of(fields, costs_text)
+  local found, costs = read_lengths(fields), costs_of(fields, costs_text)
   for i = 1, #fields do
-    local left, units = found[i].jobs + sign, i > 1 and found[i].units + sign * costs[i - 1] or 0
-    if left > 0 then
-      write('HSET', lengths, fields[i], format('%d %d', left, min(NEVER, max(0, units))))
-    else
-      write('HDEL', lengths, fields[i])
-    end
+    local length = found[i]
+    length.jobs, changed[fields[i]] = max(0, length.jobs + sign), true
+    length.units = length.jobs > 0 and i > 1 and min(NEVER, max(0, length.units + sign * costs[i - 1])) or 0
   end
-  expire(lengths)
+end
+
+-- Writes the lengths that have changed.
+local function save_lengths()
+  if lost and changed[ALL] then write('DEL', lengths) end
+  for field in pairs(changed) do
+    local text = known[field].jobs > 0 and format('%d %d', known[field].jobs, known[field].units)
+    if text then write('HSET', lengths, field, text) else write('HDEL', lengths, field) end
+    expire(lengths)
+  end
 end
 
 -- Replaces the record of a job. before, record: its old and its new record, nil for none.
@@ -85,4 +94,4 @@ local function full_in(lane, costs, bounds)
     if is_full and lane[i].mode == ENFORCE then return lane[i].name, length end
   end
 end
-return ALL, lengths, is_counted, has_lost, marks_of, read_lengths, note, full_in
+return ALL, lengths, is_counted, has_lost, marks_of, read_lengths, save_lengths, note, full_in
