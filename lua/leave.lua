@@ -2,7 +2,7 @@
 -- ARGV[4..] IDs
 -- Reply: now, next
 --   of each job: 1 if it waited or was booked, else 0
--- uses: request, scopes, records, waiting, key, queue, line
+-- uses: request, scopes, records, key, queue, line
 
 -- Read.
 read_control()
@@ -22,5 +22,4 @@ end
 
 -- Write.
 save_keys()
-save_lengths()
 return { format('%d', now), format('%d', save_line()), unpack(left) }

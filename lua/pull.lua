@@ -31,7 +31,7 @@ if #ARGV == 4 and not stepped_back and #due_again == 0 and (next_timer == 0 or n
   return { due_until, format('%d', next_timer), '0', '', '0' }
 end
 
--- uses: grants, waiting, key, tags, queue, line, running, overdue, turn, look
+-- uses: grants, key, tags, queue, line, running, overdue, turn, look
 puller.bookings, puller.looks, puller.most_looks = tonumber(bookings), tonumber(looks), tonumber(looks)
 puller.delivers = delivers
 local ended = read_grants({ unpack(ARGV, 5) })
@@ -75,7 +75,6 @@ if #due_now + #due_again > 0 then forget_shares() end
 
 -- Write.
 save_keys()
-save_lengths()
 call('SET', pulled, due_until, 'PX', kept)
 if #due_now > 0 or #ended > 0 then expire(jobs, timers, claims, shares, overdues) end
 local reply = {

@@ -121,7 +121,7 @@ if stands and #asked > 0 then
 end
 
 -- Decide all other cases.
--- uses: entries, waiting, queue, line, decide
+-- uses: entries, queue, line, decide
 if stands and #asked > 0 then check_line() end
 -- Finds edges that are missing before anything is decided; other errors are those of single jobs.
 local fine, problem = pcall(function()
@@ -160,5 +160,4 @@ end
 
 -- Write.
 if asking > 0 then save_keys() end
-save_lengths()
 return remember(save_line())

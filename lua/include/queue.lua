@@ -1,5 +1,5 @@
 -- The queue of a scope key: flows by start tag, and the lanes of each flow by the arrival of their first jobs.
--- uses: records, priority, tags
+-- uses: records, waiting, priority, tags
 local firsts = {} -- of queues, as they were read: the first flow and its tag
 local sizes = {} -- of queues, as they were read: how many flows stand there
 
@@ -182,6 +182,7 @@ local function soon(at, ends) return min(at, ends, now + 300000000) end
 -- Ends a call. Returns when the next pull is due.
 local function save_line()
   save_virtual_times()
+  save_lengths()
   for key in pairs(renewed) do write('PEXPIRE', key, kept) end
   return next_look()
 end
