@@ -139,7 +139,7 @@ end
 -- allows was made before the clock stepped back. A caller that only plans a booked job gets the booking again: only
 -- the caller that delivers the job gets its start.
 local function redeem(job, lane, slot)
-  if slot > horizon + 30000000 and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
+  if slot > horizon + STEPPED_BACK and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
   if promised then return format('2 %d', job.slot) .. hold_of(key, holder) end

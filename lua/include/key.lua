@@ -1,6 +1,8 @@
 -- Scope keys. A scope key is one string, "key:<name>", as docs/redis-state.md describes it:
 --   expire seen offset pause own [less,down,changed,refusals,closed,closed_at] \n, then its ledgers
 -- uses: kinds, entries, scopes, ledger
+local STEPPED_BACK = 30000000 -- us; after a step back of the clock by more than this a ledger's time goes on
+
 local function drop_empty(key)
   for i = #key, 1, -1 do
     if is_empty(key, key[i]) then
@@ -94,7 +96,7 @@ local function read_key(name, text)
       key.paused = max(key.pause, key.closed)
       if own ~= NOTHING then read_own(key) end
     end
-    if key.seen - now - key.offset > 30000000 then -- kept, so that the time goes on while no job is charged
+    if key.seen - now - key.offset > STEPPED_BACK then -- kept, so that the time goes on while no job is charged
       key.offset, key.dirty, key.touched = key.seen - now, true, true
     end
     key.shift = max(now + key.offset, key.seen) - now
@@ -209,4 +211,4 @@ local function save_keys()
     if key.dirty then save_key(key) end
   end
 end
-return ledger_of, refit, time_of, spend_in, spend, book, keys, texts, key_of, save_keys
+return STEPPED_BACK, ledger_of, refit, time_of, spend_in, spend, book, keys, texts, key_of, save_keys

@@ -1,6 +1,6 @@
 -- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
 -- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
--- uses: records, waiting, queue, line
+-- uses: records, waiting, key, queue, line
 local TOLD_AGAIN = 1000000 -- us
 local puller = {
   bookings = 0, looks = 0, -- how many are left
@@ -45,7 +45,7 @@ local function end_booking(id)
     return write('ZREM', overdues, id)
   end
   local ends = slot + grace
-  if now < ends and ends <= horizon + 30000000 + grace then
+  if now < ends and ends <= horizon + STEPPED_BACK + grace then
     add_job(puller.booked, id, slot, text)
     puller.bookings = puller.bookings - 1
     return write('ZADD', timers, format('%d', ends), BOOKING .. id)
