@@ -29,7 +29,7 @@ type crew struct {
 // under limits that never bind.
 func tasks(ctx context.Context, b *bench) error {
 	return withAwakeServer(ctx, func(s *server, _ *redis.Client) error {
-		b.say("%d tasks, %d workers, awake; tasks per second", b.tasks, asynqWorkers)
+		b.say("%d tasks, %d workers, awake", b.tasks, asynqWorkers)
 		for _, c := range []crew{{1000, 0, 0.70}, {20, time.Second, 0.70}, {1, time.Second, 0.92}} {
 			if err := c.run(ctx, b, s); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (c crew) run(ctx context.Context, b *bench, s *server) error {
 		}
 		without, with, ratios = append(without, plain), append(with, shaped), append(ratios, shaped/plain)
 	}
-	b.say("%d tenants, Advance of %v: %.0f of bare asynq, %.0f with the middleware", c.tenants, c.advance,
+	b.say("%d tenants, Advance of %v: %.0f tasks/s of bare asynq, %.0f with the middleware", c.tenants, c.advance,
 		median(without), median(with))
 	b.least("tasks per second with the middleware to without", median(ratios), c.least)
 	return nil
