@@ -17,8 +17,8 @@ local function is_full(key, units)
   return earliest_of(key, now, units, true) > horizon
 end
 
--- When to look again at a scope key without room: when it has room for one unit. If it has that room, but lanes that
--- had their turn here should take it, the scope key waits a while for them.
+-- When to look again at a scope key without room: when it has room for one unit. If it has that room now, it keeps the
+-- room for a quarter of the lookahead, for lanes that had their turn here and moved under another scope key.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one <= horizon then return now + floor(lookahead / 4) end

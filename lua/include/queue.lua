@@ -59,8 +59,9 @@ local function hurry_lane(text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 
--- Makes some 200 timers due now from a cursor on: those of claims and of scope keys whose names begin with a text; for
--- EVERY_TIMER, all, but overdue jobs are only reported again. Returns now if there are more: SWEEP goes on.
+-- Reads some 200 timers from a cursor on, and makes due now the timers of claims, and of scope keys whose names begin
+-- with a text. EVERY_TIMER stands for all timers; an overdue job is then reported again, and not forgotten. Returns now
+-- if timers are left, with which SWEEP goes on.
 local EVERY_TIMER = '='
 local function hurry_from(cursor, text)
   local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
@@ -76,7 +77,10 @@ local function hurry_from(cursor, text)
   end
   local more = found[1] ~= '0'
   if more then write('HSET', claims, SWEEP, found[1] .. ' ' .. text) else write('HDEL', claims, SWEEP) end
-  if more then due(SWEEP, now) end
+  if more then
+    due(SWEEP, now)
+    expire(claims)
+  end
   return more and now
 end
 

@@ -17,7 +17,7 @@ local function is_counted(before)
   return counts
 end
 
--- Whether a job has lost a slot for which its flow paid, and has not lost the next one, which is free.
+-- Whether a job has lost a slot for which its flow has paid, so that its next slot is free.
 local function has_lost(record) return match(record or '', '= %S+$') ~= nil end
 
 -- The marks of a job's next record: "+ " if it is counted, "= " if the job has lost a slot.
