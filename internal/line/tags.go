@@ -66,9 +66,13 @@ func (q *queue) forgetFlow(flow string) {
 
 // movedBy returns where work moves a tag. A job that leaves moves it back, but not further than four times its work
 // before the virtual time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
+// Work moves a tag on even if it is less than the distance to the next number: else the flow would stay first.
 func movedBy(tag, work, virtual float64, leaves bool) float64 {
 	if leaves {
 		return min(tag, max(tag+work, virtual+4*work))
+	}
+	if work > 0 {
+		return max(tag+work, tag+tag*0x1p-52)
 	}
 	return tag + work
 }

@@ -8,9 +8,11 @@ local MOST_SHARES = 10000 -- about a megabyte; a flow beyond them has a share of
 local function tag_text(tag) return format('%.17g', tag) end
 
 -- Where work moves a tag. A job that leaves moves it back, but not further than four times its work before the virtual
--- time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile.
+-- time: if all jobs of a flow leave, as those of deleted tasks do, other flows have turns meanwhile. Work moves a tag
+-- on even if it is less than the distance to the next number: else the flow would stay first.
 local function moved_by(tag, work, virtual, leaves)
-  return leaves and min(tag, max(tag + work, virtual + 4 * work)) or tag + work
+  if leaves then return min(tag, max(tag + work, virtual + 4 * work)) end
+  return work > 0 and max(tag + work, tag + tag * 2 ^ -52) or tag + work
 end
 
 local virtual_times, moved = {}, {} -- moved: of queues whose virtual time the end of this call writes
