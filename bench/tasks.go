@@ -18,7 +18,7 @@ import (
 // asynqWorkers is how many handlers run at a time.
 const asynqWorkers = 16
 
-// crew is whose tasks run, and for how long jobs may start out of an advance.
+// crew is how many tenants have tasks, and for how long their jobs may start out of an advance.
 type crew struct {
 	tenants int
 	advance time.Duration
@@ -59,9 +59,7 @@ func (c crew) run(ctx context.Context, b *bench, s *server) error {
 }
 
 // tasksPerSecond returns how many tasks run in a second, measured from the first handler that runs.
-func (c crew) tasksPerSecond(
-	ctx context.Context, s *server, n int, shaped bool,
-) (perSecond float64, err error) {
+func (c crew) tasksPerSecond(ctx context.Context, s *server, n int, shaped bool) (perSecond float64, err error) {
 	client := s.client()
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if err := client.FlushAll(ctx).Err(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
@@ -79,13 +80,7 @@ func TestQueueThatMayNotBeListed(t *testing.T) {
 				looks.Add(1)
 			}
 		})
-		link.client.AddHook(barringCommand("sadd"))
-		opts, logs := watched()
-		s, err := worker.New(w.throttle, link.client, jobOf, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Stop)
+		s, logs := w.newShaperWithoutSADD(link.client)
 		mux := asynq.NewServeMux()
 		mux.Use(s.Wrap)
 		mux.HandleFunc("mail", w.process)
@@ -138,6 +133,19 @@ func (b barringCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (barringCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// newShaperWithoutSADD returns a shaper that may not add queues to asynq's set of queues, and its log.
+func (w *world) newShaperWithoutSADD(client *redis.Client) (*worker.Shaper, *observer.ObservedLogs) {
+	w.t.Helper()
+	client.AddHook(barringCommand("sadd"))
+	opts, logs := watched()
+	s, err := worker.New(w.throttle, client, jobOf, opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Stop)
+	return s, logs
 }
 
 // TestDeletedQueueLeavesTheLine deletes a queue and all its tasks, which stand in line: they leave

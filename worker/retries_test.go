@@ -235,13 +235,7 @@ func TestSpareRetryOfAnUnlistedQueue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
 		link := newWire(w)
-		link.client.AddHook(barringCommand("sadd"))
-		opts, logs := watched()
-		s, err := worker.New(w.throttle, link.client, jobOf, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Stop)
+		s, logs := w.newShaperWithoutSADD(link.client)
 		w.result = func(context.Context, *asynq.Task) error {
 			w.redis.Del("asynq:queues")
 			panic("always")

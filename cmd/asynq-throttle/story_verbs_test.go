@@ -855,8 +855,8 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// TestAnswerThatComesLate: whoever answers a question when the time of the verb is over reads that nothing was changed,
-// and not that Redis is slow.
+// TestAnswerThatComesLate: an answer that comes when the time of the verb is over changes nothing. The error says so,
+// and does not blame Redis.
 func TestAnswerThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
