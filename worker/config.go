@@ -22,11 +22,16 @@ const (
 
 // Configure returns cfg for the asynq servers whose handlers the shaper wraps.
 //
-// It wraps IsFailure, RetryDelayFunc and ErrorHandler. They are still called for every error
-// that is no put-back, and see the retries of a task as its user counts them (NewTask). A
-// panic in one of them would end the process: Configure recovers and logs it, the error counts
-// as a failure, and asynq's own delay is used. Without Configure, asynq would take a put-back for
-// a failure: a Shaper notices that, logs an error, and lets tasks wait inside their handlers.
+// It wraps IsFailure, RetryDelayFunc and ErrorHandler. They are not called for put-backs, and see
+// the retries of a task as its user counts them. Once the own retries of a task of NewTask are used
+// up, ErrorHandler is not called for a lost attempt that another one follows, nor for an attempt that
+// just ends the task; RetryDelayFunc is not called if asynq itself ended the attempt, as after a
+// panic. A panic in one of the three functions would end the process: the wrapper recovers and logs
+// it. If IsFailure panics, the error counts as a failure; if RetryDelayFunc panics, asynq's own delay
+// is used.
+//
+// Without Configure, asynq would take a put-back for a failure: a Shaper notices that, logs an
+// error, and lets tasks wait inside their handlers.
 //
 // It sets TaskCheckInterval and DelayedTaskCheckInterval if they are zero: the first to 50 ms,
 // or to 2 ms if the throttle has a running limit, so that the next task soon occupies a place

@@ -2,7 +2,7 @@ package worker
 
 import "go.uber.org/zap"
 
-// guarded calls a function of the user, and logs a panic in it. The panic would end the process:
+// guarded calls a function of the user, and logs a panic in it, which would else end the process:
 // asynq recovers panics of handlers only. returned is true if there was none.
 func guarded(log *zap.Logger, of string, call func()) (returned bool) {
 	defer func() {

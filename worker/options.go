@@ -31,19 +31,21 @@ type Options struct {
 	MaxWait time.Duration
 	// Backoff is the shortest time after which a task comes back when Redis cannot
 	// decide (throttle.FallbackClosed). The longer Redis is away, the longer tasks are put
-	// back: up to a minute, or twice Backoff if that is more. The first ten thousand tasks of
-	// a process come back as soon as Redis decides again.
+	// back: up to a minute, or twice Backoff if that is more. The first ten thousand tasks that a
+	// process has put back come as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
 	// MaxAskedWait is the longest time for which one reply of an upstream closes a key, by a WaitError
-	// or by Report. A longer wait is cut to MaxAskedWait, and so is DefaultAskedWait.
+	// or by Report. A longer wait is cut to MaxAskedWait, and so is DefaultAskedWait. If an upstream
+	// names no time, the key of a scope with a Floor is closed for up to 5 minutes, whatever
+	// MaxAskedWait is: see throttle.Throttle.Report.
 	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
 	MaxAskedWait time.Duration
 	// Expired is called for a task that cannot start by its deadline (Job.Deadline, ExpiresIn or
 	// asynq.Deadline), in place of the handler, with the handler's context. Its return value is
 	// the task's result for asynq, as if the handler had returned it: nil ends the task, an
-	// error that wraps asynq.SkipRetry archives it, another error is a failure, after which
-	// Expired is called again. The function Drop deletes the task. If Expired is nil, the task is
+	// error that wraps asynq.SkipRetry archives it, another error is a failure, and the retry calls
+	// Expired again. The function Drop deletes the task. If Expired is nil, the task is
 	// archived with the reason.
 	Expired func(ctx context.Context, task *asynq.Task, late *throttle.DeadlineError) error
 	// KeepRunning lets a handler run on after its task has lost its places under a running limit.
@@ -53,9 +55,9 @@ type Options struct {
 	// handlers settle (Settle). It does not learn from refunds and SettleCosts, nor from other
 	// processes. nil: each job needs a Weight of its own.
 	Estimator *estimate.Estimator
-	// Kind returns the kind and the size of a task for the Estimator. It is called with the
-	// JobFunc, where a panic fails the task, and when the task is settled, where a panic is
-	// logged and the Estimator learns nothing. nil: the task's type, without a size.
+	// Kind returns the kind and the size of a task for the Estimator. It is called after a
+	// JobFunc that gave no Weight, where a panic fails the task, and when the task is settled,
+	// where a panic is logged and the Estimator learns nothing. nil: the task's type, without a size.
 	Kind func(task *asynq.Task) (kind string, size int64)
 	// Logger gets put-backs at debug level, failed calls at warn, and wrong use of this
 	// package at error. nil is the throttle's Logger, see throttle.Options.Logger;

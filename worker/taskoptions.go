@@ -22,9 +22,9 @@ type taskOptions struct {
 // asynqDefaultQueue is where asynq puts a task without a Queue option.
 const asynqDefaultQueue = "default"
 
-// ownOptions are the options that a task was made with. asynq keeps them in a private field, and
-// options given at Enqueue silently replace them. So they are read from that field. known is
-// false if there is no such field.
+// ownOptions are the options that a task was made with. The plan needs them, and so does a copy of
+// the task (marked). asynq keeps them in a private field, and has no function that returns them, so they
+// are read from that field. known is false if there is no such field.
 func ownOptions(task *asynq.Task) (own []asynq.Option, known bool) {
 	field := reflect.ValueOf(task).Elem().FieldByName("opts")
 	if !field.IsValid() {
