@@ -29,10 +29,10 @@ type foreteller interface {
 }
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each task for
-// its slot, or, if the task waits in line, for the latest time at which it is expected to start.
-// A planned task is not put back when it comes, so waiting costs it neither a worker nor
-// a put-back. The workers' shapers wake it for its slot; they need the same throttle
-// and JobFunc. A Client is safe for use by many goroutines and needs no closing.
+// its slot. A task that waits in line has no slot yet: it is enqueued for a time well after its
+// expected start, in case no process wakes it. A planned task that comes at its slot has room, so
+// waiting normally costs it neither a worker nor a put-back. The workers' shapers wake it for its
+// slot; they need the same throttle and JobFunc. A Client is safe for use by many goroutines and needs no closing.
 type Client struct {
 	throttle  planner
 	looks     foreteller
@@ -70,9 +70,9 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 type Planned struct {
 	// Info is asynq's answer; nil if the task is not enqueued.
 	Info *asynq.TaskInfo
-	// Reservation is the task's booking, or says that it waits in line. The zero Reservation
-	// means that the task is not planned and reserves when it comes: the user gave it a
-	// ProcessAt, ProcessIn or Group, it weighs more than a limit that was set, Redis
+	// Reservation is the task's booking, or says that it waits in line. If Err is nil, the zero
+	// Reservation means that the task is not planned and reserves when it comes: the user gave it a
+	// ProcessAt, ProcessIn or Group, it weighs more than a limit that was set at run time, Redis
 	// could not decide, or another deployment of asynq owns the throttle, see
 	// DeploymentError.
 	Reservation throttle.Reservation
@@ -80,14 +80,14 @@ type Planned struct {
 	// zero if the task is not planned.
 	Start time.Time
 	// Err is why the task is not enqueued: asynq's error, or an error of Reserve that waiting
-	// does not cure. The task's reservation is given back.
+	// does not cure. The task's reservation is given back, unless a task with its ID is in asynq.
 	Err error
 }
 
 // Enqueue plans one task and enqueues it. All options of asynq pass through, and so do the spare
 // retries of NewTask. A task for which the user gave a ProcessAt keeps that time, and is not
 // planned. A planned task gets the header Throttle-Planned, by which the workers know
-// it. The plan ignores the task's Deadline: give the Job one. For a task in line, Start is
+// it. The reservation ignores asynq's option Deadline: give the Job a Deadline. For a task in line, Start is
 // Reserve's estimate. Enqueue blocks for two round trips, and now and then for 250 ms at most, to ask
 // which deployment owns the throttle. The error is Planned.Err.
 //
@@ -110,7 +110,7 @@ func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Op
 type Plan struct {
 	// Tasks has an entry for each task, in the order in which the tasks were given.
 	Tasks []Planned
-	// Last is when the last task is expected to start, on Redis' clock.
+	// Last is when the last planned task is expected to start, on Redis' clock; zero if no task is planned.
 	Last time.Time
 	// Guessed is true without a forecast: then the starts of tasks in line are Reserve's
 	// estimates.
@@ -140,7 +140,7 @@ const (
 //
 // Where a line has a bound, each task is decided by itself, in the order of the tasks: those for
 // which the line has room are enqueued, and each other one has a *throttle.LineFullError as its
-// Planned.Err, also if a lighter task or one of another tenant behind it is enqueued. Enqueue
+// Planned.Err, even if a later task is enqueued, which is lighter or of another tenant. Enqueue
 // the refused tasks again later, in their order and before newer tasks.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
 	began := time.Now()
@@ -327,7 +327,7 @@ func (c *Client) giveBack(ctx context.Context, p *plan) {
 }
 
 // expect asks for a forecast, and fills in when the tasks in line are expected to start. It
-// returns false if no forecast comes within that time.
+// returns false if no forecast comes in time. Without tasks in line it asks for none.
 func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration) bool {
 	var waiting []throttle.Reservation
 	var places []*plan

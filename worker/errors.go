@@ -19,15 +19,15 @@ type PutBackError struct {
 	// it before.
 	Delay time.Duration
 	// Slot is the start that the task was promised, on Redis' clock, or, in line, an estimate
-	// of its start; zero if Redis could not decide.
+	// of its start; zero if nothing was promised (Err).
 	Slot time.Time
 	// InLine is true if the task waits in line and is not booked yet.
 	InLine bool
-	// Hold is what keeps the task back; nil if Redis could not decide.
+	// Hold is what keeps the task back; nil if it waits only for its turn, or if nothing was promised.
 	Hold *throttle.Hold
 	// Err is why nothing could be promised: Redis could not decide, the throttle belongs
-	// to another deployment of asynq (*DeploymentError), a limit that was
-	// set has no room for its weight, or the upstream asked to wait. Else nil.
+	// to another deployment of asynq (*DeploymentError), the task weighs more than a limit that
+	// was set at run time, or the upstream asked to wait. Else nil.
 	Err error
 
 	use *use // of the shaper that put the task back

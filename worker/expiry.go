@@ -13,15 +13,15 @@ import (
 )
 
 // ExpiresIn is an option for a task that is of no use unless it starts within d. It gives the
-// task's job a Deadline; if the JobFunc gives one too, the earlier counts. NewTask counts d from
-// its call; Client.Enqueue and EnqueueAll count d from theirs, or from the task's ProcessAt or
-// ProcessIn. With a d of zero the task may only start at once; with less it has expired already.
-// Options.Expired says what becomes of a task that has expired.
+// task's job a Deadline; if the JobFunc gives one too, the earlier counts. NewTask, Client.Enqueue
+// and EnqueueAll count d from their call, or from the task's ProcessAt or ProcessIn if that is later;
+// a Client counts anew for a task that NewTask made. With a d of zero or less the task has expired
+// when it comes. Options.Expired says what becomes of a task that has expired.
 //
-// Other functions of asynq ignore the option: asynq.NewTask with asynq.Client.Enqueue. A task that
-// is made once and enqueued again and again, as by asynq.Scheduler, keeps the instant at which
-// NewTask was called; let the JobFunc give its job a Deadline. NewTask does not take the instant from
-// another task's headers.
+// asynq's own functions ignore the option: with asynq.NewTask and asynq.Client.Enqueue a task does
+// not expire. A task that NewTask made once and that is enqueued again and again, as by
+// asynq.Scheduler, expires d after the call of NewTask each time; let the JobFunc give its job a
+// Deadline instead. NewTask does not take the instant from another task's headers.
 func ExpiresIn(d time.Duration) asynq.Option { return expiresIn(d) }
 
 type expiresIn time.Duration
@@ -73,7 +73,7 @@ func untilExpiry(job throttle.Job, delay time.Duration) time.Duration {
 	return min(delay, max(0, time.Until(job.Deadline))+time.Millisecond)
 }
 
-// expiredUnasked ends a task whose job has expired while the throttle cannot decide. If the job stands
+// expiredUnasked ends a task whose job has expired, without asking the throttle. If the job stands
 // in line, the process that pulls it finds its task gone.
 func (s *Shaper) expiredUnasked(a attempt, job throttle.Job) error {
 	if job.Deadline.IsZero() || time.Until(job.Deadline) >= 0 {

@@ -11,8 +11,8 @@ import (
 
 // Report adapts the limits of the task's key in a scope to an answer of the key's upstream, as
 // throttle.Throttle.Report does. Call it in a handler with each answer. A zero r.Started
-// becomes the task's start; r.RetryAfter is cut to Options.MaxAskedWait. A WaitError that a
-// handler returns reports the refusal by itself. The call is carried out even if the
+// becomes the task's start; r.RetryAfter is cut to Options.MaxAskedWait. If a handler returns a
+// WaitError, the Shaper reports the refusal. The call is carried out even if the
 // handler's own context is over. If several shapers wrap a handler, Report reports to the
 // innermost that has the scope.
 //

@@ -9,7 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ErrNoGrant says that a context belongs to no handler that runs under a grant.
+// ErrNoGrant says that a context belongs to no handler that runs under a grant or, for a call that
+// names a scope, that no such grant has a key of the scope.
 var ErrNoGrant = errors.New("worker: the context has no grant to settle")
 
 // Settle corrects the charge of a handler's task, once, to the units that it really took: see

@@ -19,11 +19,13 @@ import (
 
 // JobFunc returns the job of a task: its Weight and its Keys, its Costs if they differ
 // from scope to scope, and a Deadline if it has one. The Shaper or the Client fills in ID,
-// Nonce, MaxWait, Plan and Bounded. It is called before every attempt, so keep weight and keys
-// where they are cheap to read, such as the task's headers. An error fails the task as if its
-// handler had returned it: asynq tries again, and a retry is spent. A panic fails it in the same
-// way, and so does a job that the throttle refuses as invalid: the function may be mended before
-// the next attempt. To end a task at once, return an error that wraps asynq.SkipRetry.
+// Nonce, MaxWait, Plan and Bounded. A Shaper calls the JobFunc each time that asynq delivers a task,
+// also after a put-back, so keep weight and keys where they are cheap to read, such as the task's
+// headers. An error fails the task as if its handler had returned it: asynq tries again, and a
+// retry is spent. A panic fails the task in the same way, and so does a job that the throttle
+// refuses as invalid: the function may be mended before the next attempt. To end a task at once,
+// return an error that wraps asynq.SkipRetry. A Client returns these errors, and does not enqueue
+// the task.
 type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 
 // decider is the part of a throttle that a Shaper uses.
@@ -82,7 +84,7 @@ type Shaper struct {
 	twice      sync.Once // logs that Wrap is around a handler twice
 	// untranslated logs that asynq.GetMaxRetry counts spare retries.
 	untranslated sync.Once
-	firstTask    sync.Once // a server with our Config has begun a task
+	firstTask    sync.Once // when asynq begins the first task of a server with our Config
 	wrapped      atomic.Bool
 	stats        counters
 	stopped      chan struct{}
@@ -137,7 +139,7 @@ func isNil(client redis.UniversalClient) bool {
 // back to asynq and keeps its slot, so that a shutdown is not held up. Call it
 // before the server's Shutdown. This process wakes no more tasks; asynq brings them
 // back at its own retry time. Only a task without a retry left waits on,
-// since going back would archive it: asynq takes it back itself when its
+// since going back would archive it: asynq itself takes it back when the server's
 // ShutdownTimeout is over. Stop publishes that the process ends. It waits for the shaper's goroutines, and
 // for the places of tasks that have ended to be given back, for a second at most: a goroutine that waits
 // for Redis ends later, when the client gives the call up or is closed.
@@ -178,12 +180,12 @@ const stopWithin = time.Second
 
 // Stats counts what a Shaper did since it was made.
 type Stats struct {
-	Granted   int64 // tasks handed to their handler, Unchecked included
+	Granted   int64 // starts of handlers, Unchecked included
 	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
-	PutBack   int64 // tasks put back
+	PutBack   int64 // put-backs: a task counts each time
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
-	Ended     int64 // tasks that were ended since they can never start; again if Options.Expired fails
+	Ended     int64 // tasks that were ended since they can never start; once more each time that Options.Expired fails
 	Expired   int64 // of these, tasks that could not start by their deadline
 	Lost      int64 // tasks that lost their places while they ran, or were about to
 }
