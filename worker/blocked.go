@@ -10,7 +10,7 @@ import (
 )
 
 // mostBlockedFor is the longest time for which a task is put back because it weighs more than a
-// limit that was set at run time.
+// limit that was set at run time; Options.Backoff if that is longer.
 const mostBlockedFor = 5 * time.Minute
 
 // awaitLimits puts back a task that weighs more than a limit that was set at run time, each time
@@ -32,8 +32,8 @@ func isBlocked(err error) bool {
 	return errors.As(err, &blocked)
 }
 
-// patience remembers for how long jobs were put back, to double it. A forgotten job begins
-// anew.
+// patience remembers for how long each job was put back last, to double that time. A forgotten job
+// begins anew.
 type patience struct {
 	mu     sync.Mutex
 	delays map[string]time.Duration

@@ -13,7 +13,7 @@ import (
 // note is the severity of a finding that does no harm.
 const note = "note"
 
-// checkAgain is how soon Redis is checked again if it could not be asked.
+// checkAgain is how soon, at the earliest, Redis is checked again if it could not be asked.
 const checkAgain = 2 * time.Second
 
 // check checks whether Redis is fit for the throttle, and logs the findings. It returns false if

@@ -19,7 +19,8 @@ const (
 )
 
 // run clears lanes: a pull finds a task that will not come only when that task's turn comes. run
-// asks asynq about a lane's tasks, from the front on, until more of them will come than leave.
+// asks asynq about a lane's tasks, some at a time from the front on, until more of these will come
+// than leave.
 func (p *prospects) run() {
 	for {
 		lane, is := p.first()
@@ -51,7 +52,7 @@ func (p *prospects) drop(lane string) {
 	p.clearing = slices.DeleteFunc(p.clearing, func(other string) bool { return other == lane })
 }
 
-// clearLane takes the tasks that will not come out of a lane, until more tasks will come than leave.
+// clearLane takes out of a lane the tasks that will not come, until more tasks will come than leave.
 // Bookings made meanwhile move the unread jobs forward, so that clearLane may miss some: the puller
 // finds these.
 func (p *prospects) clearLane(ctx context.Context, lane string) error {

@@ -30,8 +30,8 @@ const (
 	// askEvery is how often a deployment asks again after a refusal or no answer.
 	askEvery = 2 * time.Second
 	// knownWithin is how long tasks wait for the first answer after their server has begun, and
-	// how long a Client waits for each answer: while they wait, they break no limit of another
-	// deployment.
+	// how long a Client that asks waits for each answer: while they wait, they break no limit of
+	// another deployment.
 	knownWithin = 250 * time.Millisecond
 )
 
@@ -88,7 +88,7 @@ func newDeployment(throttle string, client any, asynqs store, log *zap.Logger) *
 }
 
 // Own takes the throttle for the deployment of asynq that the shaper's client belongs
-// to. A Shaper does so by itself, from the first Wrap on: while another deployment owns
+// to. A Shaper does so by itself, from the first Configure or Wrap on: while another deployment owns
 // the throttle, the Shaper puts tasks back, leaves the line alone, and logs an error. A
 // program that should end instead calls Own before it starts its server. The error is
 // a *DeploymentError, or says which Redis could not be asked. Own blocks for a few
@@ -258,8 +258,8 @@ func (d *deployment) others(ctx context.Context) error {
 	return d.refusal()
 }
 
-// askIfDue is others for a Client, in whose process no shaper may ask (run). It asks if a
-// question is due, and waits for knownWithin at most.
+// askIfDue is others for a Client: in its process there may be no shaper whose run asks. It asks
+// if a question is due, and waits for knownWithin at most; a call meanwhile goes by the last answer.
 func (d *deployment) askIfDue(ctx context.Context) error {
 	if d == nil {
 		return nil

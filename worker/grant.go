@@ -55,7 +55,7 @@ func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
 }
 
 // isInside reports whether an attempt already runs under a grant of this shaper's throttle, since two wraps are around
-// its handler. A second reservation of the same job would put off the first.
+// its handler. A second reservation would charge the job twice, or put back its task.
 func (s *Shaper) isInside(ctx context.Context, a attempt) bool {
 	g := grantOf(ctx)
 	for g != nil && (g.shaper.throttle != s.throttle || g.Job.ID != a.jobID()) {

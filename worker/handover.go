@@ -77,9 +77,9 @@ func (p *puller) giveNext() {
 	}
 }
 
-// giveBack gives places back and, if jobs wait, pulls the line in the same call. The answer does not
-// tell whether a task still occupied its places: the client sends a call again whose reply was lost,
-// and by then the places are given back.
+// giveBack gives places back and, if jobs wait, pulls the line in the same call. It does not read from
+// the answer whether a task still occupied its places: if a reply is lost, the client sends the call
+// again, and the second reply says that these places are free already.
 func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error) {
 	ctx := context.Background()
 	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && !p.unwoken.Load() &&

@@ -89,8 +89,8 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	return false, &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// pauseKey closes a scope key, and returns for how long, and whether that keeps jobs back: the
-// scope may not be enforced, and the call may have failed.
+// pauseKey closes a scope key, and returns for how long, and whether that keeps jobs back: it does not
+// where the mode of the scope is not Enforce, or if a call has failed.
 func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation,
 	wait *WaitError) (delay time.Duration, inForce bool) {
 	ends, follows, err := s.closeKey(ctx, r, wait)

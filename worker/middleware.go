@@ -276,7 +276,7 @@ func atSlot(r throttle.Reservation) bool {
 
 // nearDeadline is how long before its Deadline a waiting task comes back, to be ended with the
 // reason: asynq calls no handler after the Deadline. It covers asynq's rounding to whole seconds
-// and the five seconds between asynq's checks for delayed tasks.
+// and the five seconds that asynq, by default, lets pass between its checks for delayed tasks.
 const nearDeadline = 8 * time.Second
 
 // withinDeadline shortens a delay so that the task comes back before its Deadline. A task that
@@ -300,7 +300,7 @@ func (s *Shaper) withinDeadline(ctx context.Context, a attempt, r throttle.Reser
 func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Duration) (time.Duration, error) {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 	if err != nil || info.Deadline.IsZero() {
-		return delay, nil //nolint:nilerr // asynq's own end of the task remains
+		return delay, nil //nolint:nilerr // asynq itself ends the task at its Deadline
 	}
 	left := time.Until(info.Deadline)
 	passes := r.Start.IsZero() || r.Delay() > left
@@ -315,7 +315,7 @@ func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Du
 }
 
 // untilNear is how long a waiting task may rest, by the time left until its Deadline.
-func untilNear(deadline time.Duration) time.Duration { return max(time.Second, deadline-nearDeadline) }
+func untilNear(left time.Duration) time.Duration { return max(time.Second, left-nearDeadline) }
 
 // awaitRedis puts a task back if Redis cannot decide, or if another deployment owns the throttle. A
 // task that has to stay waits here.

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// mostBackoff is half of the longest time that a task is put back for while Redis cannot decide.
+	// mostBackoff is half of the longest time that a task is put back for while Redis cannot decide,
+	// unless Options.Backoff is longer.
 	mostBackoff = 30 * time.Second
 	// mostRefused is how many tasks of an outage are remembered: the first ones, among them the
 	// tasks that came for their slots.

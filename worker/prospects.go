@@ -29,9 +29,9 @@ const (
 	mostLanes = 100
 )
 
-// prospects is what this process knows about whether the tasks in line will come. It takes tasks
-// that will not come out of line: one by one when they are booked; if many in a row are gone,
-// since a backlog was deleted or a queue paused, it clears their lane.
+// prospects is what this process knows about whether the tasks in line will come. Tasks that will
+// not come leave the line: one by one when they are booked; if many in a row are gone, since a
+// backlog was deleted or a queue paused, prospects clears their lane.
 type prospects struct {
 	shaper  *Shaper
 	done    sync.WaitGroup

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// pullEvery is how often a process pulls at most, except after a full pull. It is short
-	// beside the lookahead, so the slots are the same. pullSpread keeps processes from
-	// pulling in step.
+	// pullEvery is how often a process pulls at most, except after a full pull or after a place was
+	// given back. It is short compared with the lookahead, so slots are the same as if a process
+	// pulled all the time. pullSpread keeps processes from pulling in step.
 	pullEvery  = 50 * time.Millisecond
 	pullSpread = 10 * time.Millisecond
 	// pullAnyway is how often a process pulls even if no answer said that a pull is due: the
@@ -26,8 +26,8 @@ const (
 	pullAgain = 100 * time.Millisecond
 )
 
-// puller books the tasks in line when an answer of the throttle says that a pull is due,
-// and hands them to the waker. If a pull fails, the next one, of this process or
+// puller pulls the line when an answer of the throttle says that a pull is due, and hands the tasks
+// that the pull has booked to the waker. If a pull fails, the next one, of this process or
 // another, does its work.
 type puller struct {
 	shaper    *Shaper
@@ -49,7 +49,7 @@ func newPuller(s *Shaper) *puller {
 	return &puller{shaper: s, sooner: make(chan struct{}, 1), prospects: newProspects(s)}
 }
 
-// start starts the goroutine, once.
+// start starts the goroutines, once.
 func (p *puller) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,8 +130,8 @@ func (p *puller) run() {
 	}
 }
 
-// wakesNobody reports whether asynq's Redis is away: then booked tasks could not be woken, and
-// their bookings would be forgotten in the end.
+// wakesNobody reports whether a wake-up has failed and asynq's Redis has not answered since: then
+// booked tasks could not be woken, and their bookings would be forgotten in the end.
 func (p *puller) wakesNobody() bool {
 	if p.unwoken.Load() && p.shaper.inspector.answers() {
 		p.unwoken.Store(false)

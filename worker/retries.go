@@ -213,9 +213,9 @@ func isAsynqs(err error) bool {
 // asynq has found a minute or two late.
 const spareDelay = time.Second
 
-// ownDelay calls a RetryDelayFunc with no more retries than the user lets the task have. The n of a
-// handler's error exceeds these only if no shaper wraps the handler, or if the mark belongs to
-// another task.
+// ownDelay calls a RetryDelayFunc with an n below the task's own MaxRetry. For a handler's error, asynq's
+// n reaches that MaxRetry only if no shaper wraps the handler, or if the header was copied from another
+// task: the shaper ends the task at its last own retry.
 func ownDelay(ask asynq.RetryDelayFunc, n int, err error, task *asynq.Task) time.Duration {
 	own, marked := markOf(task)
 	switch {

@@ -49,7 +49,7 @@ func (g *grant) ended() throttle.Reservation {
 }
 
 const (
-	// renewals is how many times a process renews a lease before it would be over.
+	// renewals is how many times a process renews a place in the time of one lease.
 	renewals = 3
 	// renewAgain is how soon a failed call is tried again, at most.
 	renewAgain = time.Second

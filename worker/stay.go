@@ -13,15 +13,15 @@ import (
 
 // A task without a retry left cannot be put back: asynq would archive it. Such a task waits in its
 // handler, and the time it waits counts towards its Timeout (by asynq's default 30 minutes). A task of
-// NewTask can always be put back.
+// NewTask can be put back until lost attempts have used up its spare retries.
 
 // lastMoment is how long before its context ends a task is ended that cannot start before then:
 // asynq ignores what a handler returns after the context has ended.
 const lastMoment = 100 * time.Millisecond
 
-// stay sleeps in the handler of a task that cannot be put back, until the delay is over or the
-// job expires. If the task's context would end before the delay is over, stay ends the task at once
-// with an error that says why.
+// stay sleeps in the handler of a task that has to stay, until the delay is over or the job expires.
+// If the task has no retry left and its context would end before the delay is over, stay ends the
+// task at once with an error that says why.
 func (s *Shaper) stay(ctx context.Context, a attempt, job throttle.Job, delay time.Duration) error {
 	delay = untilExpiry(job, delay)
 	deadline, has := ctx.Deadline()

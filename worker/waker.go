@@ -19,11 +19,11 @@ const (
 	mostApart   = 50 * time.Millisecond  // bounds that doubling
 	planAhead   = 100 * time.Millisecond // a Client has this long to enqueue a task that it planned
 	wakeAgain   = time.Second            // asynq's Redis has this long to recover
-	asynqsOwn   = time.Second / 2        // this near to asynq's own time, a late task is left to asynq
+	asynqsOwn   = time.Second / 2        // this near to asynq's own time, or active this late, a task is left to asynq
 	unlistedFor = 10 * time.Second       // after its slot, a task that cannot be found is left to asynq
 )
 
-// wakeup is a task that was put back until its slot.
+// wakeup is a task that was put back, or planned, and has a slot.
 type wakeup struct {
 	queue, id string
 	retried   int // with the queue and the ID, names the attempt
@@ -36,9 +36,9 @@ type wakeup struct {
 	apart     time.Duration // between the last two questions about a task that was active
 }
 
-// waker moves tasks that were put back to pending shortly before their slots. asynq's retry
-// set also keeps their times, durably and to the second: if the waker misses a task, because
-// its process ends or Redis is away, asynq brings it back.
+// waker makes tasks pending shortly before their slots: tasks that were put back or planned. asynq's
+// retry or scheduled set also keeps their times, durably and to the second: if the waker misses a
+// task, because its process ends or Redis is away, asynq brings it back.
 type waker struct {
 	shaper  *Shaper
 	first   chan struct{} // the first task of the queue has changed
