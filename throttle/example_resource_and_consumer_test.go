@@ -13,8 +13,9 @@ import (
 )
 
 // A resource takes 5 calls per 10 s, each consumer may make 3 of them. One consumer
-// calls once a second, another every two seconds. A call that cannot be made at
-// once is refused: its deadline is now.
+// calls once a second, another every two seconds. A call that cannot be made within
+// a tenth of a second is refused. The question to Redis takes some of that time: a job
+// whose deadline has passed when it is asked for is always refused.
 func ExampleThrottle_Reserve_resourceAndConsumer() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -36,12 +37,14 @@ func ExampleThrottle_Reserve_resourceAndConsumer() {
 	now := time.UnixMicro(1_800_000_000_000_000)
 	resource.SetNow(func() time.Time { return now }) // so that this is over in no time
 
+	const patience = 100 * time.Millisecond
 	call := func(second int, consumer string) {
 		_, err := resource.Reserve(context.Background(), throttle.Job{
 			ID:       fmt.Sprint(consumer, " at ", second),
 			Weight:   1,
 			Keys:     map[string]string{"consumer": consumer},
-			Deadline: now,
+			MaxWait:  patience,
+			Deadline: now.Add(patience),
 		})
 		var refused *throttle.DeadlineError
 		switch {
