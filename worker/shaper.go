@@ -183,7 +183,7 @@ type Stats struct {
 	Granted   int64 // starts of handlers, Unchecked included
 	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
 	PutBack   int64 // put-backs: a task counts each time
-	Pulled    int64 // tasks in line that got their slot through this process
+	Pulled    int64 // jobs in line that this process' pulls have booked, and planned jobs near their slots
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that were ended since they can never start; once more each time that Options.Expired fails
 	Expired   int64 // of these, tasks that could not start by their deadline

@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultAskedWait is how long a key is closed if its upstream, which has just refused a call, asks to wait
-// without saying how long, or for no time at all.
+// without saying how long, or for no time at all. In a scope with a Floor, WaitError.Guessed says how long.
 const DefaultAskedWait = time.Minute
 
 // AskedToWait returns the error that a handler returns when the upstream asks to
@@ -34,7 +34,7 @@ type WaitError struct {
 	// Scope is the scope in which the task's key is closed.
 	Scope string
 	// Delay is for how long the key is closed, from now on: above zero and at most
-	// upstream.MaxWait if AskedToWait made it.
+	// upstream.MaxWait if AskedToWait made it. Options.MaxAskedWait may shorten it.
 	Delay time.Duration
 	// Guessed is true if the upstream did not say how long. In a scope with a Floor the key
 	// is then closed for as long as throttle.Throttle.Report says, and not for Delay.
