@@ -23,8 +23,8 @@ type advances struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	lanes   map[string]*advance // of the lanes whose jobs came since turned
-	before  map[string]*advance // of the lanes whose jobs came in the second before
+	lanes   map[string]*advance // of the lanes whose jobs came after turned
+	before  map[string]*advance // of the lanes whose jobs came in the second or more before turned
 	turned  time.Time           // when lanes last became before
 	dropped time.Time           // when all advances were last ended
 }
@@ -42,7 +42,7 @@ type advance struct {
 
 	asksUntil time.Time // until then no other job asks for an advance: one asks now, and its answer may be lost
 
-	counted int64     // units of the jobs that came since
+	counted int64     // units of the jobs that came after since
 	since   time.Time // when counting began
 	rate    float64   // units per second, as counted before since
 }
@@ -86,7 +86,7 @@ func (a *advances) start(o *order) (r Reservation, started bool) {
 }
 
 // heard takes the advance of an answer. began is when the job asked, by the local clock, or before. An answer that
-// grants nothing ends the advance: jobs wait.
+// grants nothing ends the lane's advance: jobs wait, or Redis cannot decide.
 func (a *advances) heard(o *order, answer Answer, began time.Time) {
 	if a == nil {
 		return
@@ -124,7 +124,7 @@ func (a *advances) drop() {
 	a.lanes, a.before, a.dropped = nil, nil, time.Now()
 }
 
-// of returns a lane's advance. Lanes that are not asked for within a second are forgotten.
+// of returns a lane's advance. A lane is forgotten when none of its jobs has come for a second or two.
 func (a *advances) of(o *order, now time.Time) *advance {
 	if a.lanes == nil || now.Sub(a.turned) > longestAdvance {
 		a.before, a.lanes, a.turned = a.lanes, make(map[string]*advance), now

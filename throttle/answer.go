@@ -93,7 +93,7 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 		r.Ahead = d.Ahead
 		return Reservation{}, t.full(r, o, d)
 	case line.NeverFits:
-		return Reservation{}, o.heavy(hold, d.Held.Origin)
+		return Reservation{}, o.neverFits(hold, d.Held.Origin)
 	}
 	return r, nil
 }
@@ -145,8 +145,8 @@ func (t *setup) full(r Reservation, o *order, d *wire.Decision) error {
 		MaxWaiting: c.scope.MaxWaiting, Wait: r.Delay()}
 }
 
-// heavy returns the error for a job that weighs more than a limit.
-func (o *order) heavy(hold *Hold, origin byte) error {
+// neverFits returns the error for a job that weighs more than a limit, which is configured or was set.
+func (o *order) neverFits(hold *Hold, origin byte) error {
 	units := o.units(hold.Scope)
 	switch origin {
 	case wire.Configured:
@@ -175,7 +175,7 @@ func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	return limit.plain()
 }
 
-// pulled reads the answer of a pull that was told of so many ended jobs.
+// pulled reads the answer of a pull; jobs is the number of ended jobs that were passed with it.
 func (t *setup) pulled(ctx context.Context, reply any, jobs int) (Pulled, error) {
 	told, err := wire.ReadPulled(reply, jobs)
 	p := Pulled{Now: wire.Instant(told.Now), Next: wire.Instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}

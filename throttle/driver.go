@@ -50,8 +50,8 @@ type Pulled struct {
 // Pull first gives back the places of the granted jobs that have ended, as Done does. The jobs that
 // get these places next are among the booked jobs.
 //
-// Pull blocks for one round trip, and for one more for each 64 jobs that have ended. It fails as
-// Done does; the ended jobs may be passed again then. If the answer of a pull is lost, a later pull
+// Pull blocks for one round trip, which gives back the places of up to 64 jobs, and for one more for each further 64.
+// It fails as Done does; the ended jobs may be passed again then. If the answer of a pull is lost, a later pull
 // returns the booked jobs as overdue.
 func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
 	if ctx == nil {

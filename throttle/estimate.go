@@ -6,14 +6,13 @@ import "time"
 // itself.
 const blockedFor = time.Hour
 
-// latestAsking is after how long a waiting job asks again at the latest. The keys of the line live
-// for lineKept after that, at least three times as long.
+// latestAsking bounds how long a waiting job is estimated to wait until it asks again; estimate adds two lookaheads and
+// some seconds. The keys of the line live for lineKept after the last write, at least three times as long.
 const latestAsking = 10 * 24 * time.Hour
 
-// estimate guesses when a waiting job starts. The script's guess is for the first job of the lane.
-// The jobs before this one take their time in the window that holds it back; if several flows stand
-// under that scope key, each has only its share of it. More jobs may come, so AskAgain allows for four
-// times as many.
+// estimate guesses when a waiting job starts. The script's guess is for the first job of the lane. The jobs before the
+// waiting job take time under the limit that holds the lane back; if several flows stand under that scope key, each has
+// only its share of the limit. More jobs may come, so AskAgain allows for four times as many.
 func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	wait := min(max(0, r.Start.Sub(r.Now)), maxWindow)
 	if r.Start.IsZero() {
@@ -54,7 +53,7 @@ func (o *order) closedFor(from time.Time, open time.Duration) (longest time.Dura
 }
 
 // through is how long a limit takes to let the job and those before it through. The jobs before it
-// are assumed to have the mean weight of waiting jobs. It errs on the early side while the served
+// are assumed to have the mean weight of waiting jobs. The estimate errs on the early side while the served
 // share is below 1.
 func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flows int64) time.Duration {
 	each, _ := t.counts(scope, limit)
@@ -62,7 +61,8 @@ func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flo
 	return time.Duration(min(wait, float64(maxWindow))).Truncate(time.Microsecond)
 }
 
-// standing is how many units the job and those before it take of a limit.
+// standing is how many units the job and those before it take of a limit. Under a limit that flows share, each flow
+// that stands there is assumed to take as many.
 func (t *setup) standing(r *Reservation, o *order, scope string, flows int64) float64 {
 	units := float64(o.units(scope)) + float64(r.Ahead)*t.means.weight(o, scope)
 	if scope != t.fair {
@@ -71,9 +71,9 @@ func (t *setup) standing(r *Reservation, o *order, scope string, flows int64) fl
 	return units
 }
 
-// throughPeriods is through for a quota under which the first of these jobs starts after a wait. The quota lets its
-// units through in the period of that start, and again when each later period begins. If the configuration has a ramp
-// in the place of the quota, the units are those of its steps.
+// throughPeriods is through for a quota under which the first of these jobs starts after the wait first. The quota lets
+// its units through in the period of that start, and again when each later period begins. If the configuration has a
+// ramp in the place of the quota, the units are those of its steps.
 func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Limit, flows int64,
 	first time.Duration) time.Duration {
 	for _, own := range t.scopeOf(scope).Limits {
@@ -86,7 +86,7 @@ func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Lim
 }
 
 // throughAll is how long the configured limits take to let the job and those before it through, if these limits are
-// unused. It errs on the early side if they are in use.
+// unused. The estimate errs on the early side if they are in use.
 func (t *setup) throughAll(r *Reservation, o *order, flows int64) (longest time.Duration) {
 	if r.Ahead == 0 && flows <= 1 {
 		return 0

@@ -13,8 +13,8 @@ import (
 const mostSteps = 8_000
 
 // header returns the first arguments of every script: how far ahead jobs are booked, how long
-// bookings count and the line's keys live, what priorities are worth, how many steps one call may
-// take, and the scopes.
+// bookings count and the line's keys live, how many units a priority gets for one of the next lower, whether the
+// lengths of lines are counted, how many steps one call may take, and the scopes.
 func header(scopes []Scope, options Options) wire.Header {
 	h := wire.Header{Kept: lineKept(scopes, options.Lookahead).Milliseconds(), Steps: mostSteps}
 	h.Lookahead, h.Grace, h.Lower =

@@ -41,7 +41,7 @@ func isHoursText(text string) bool {
 	return is
 }
 
-// cutWord returns what follows the first word of a text; false if that is another word.
+// cutWord returns what follows the first word of a text; false if the first word is another one.
 func cutWord(text, word string) (rest string, is bool) {
 	first, rest, _ := strings.Cut(text, " ")
 	return rest, first == word

@@ -55,8 +55,8 @@ func (i Inside) Run(ctx context.Context, name string, own []string) (any, error)
 	return i.t.redis.run(ctx, named, i.t.arguments(own))
 }
 
-// Set runs the script set, and pulls the line soon if the change makes room. The advances of this process end, so that
-// the change acts here at once.
+// Set runs the script set. If the change makes room, the answer makes the next pull due at once. The advances of this
+// process end, so that the change acts here at once.
 func (i Inside) Set(ctx context.Context, what wire.Set) (wire.WasSet, error) {
 	defer i.t.advances.drop()
 	reply, err := i.Run(ctx, setScript.name, what.Arguments())

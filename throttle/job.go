@@ -224,7 +224,7 @@ func plainNonce(nonce string) bool {
 	return true
 }
 
-// withJob names the job in the error of a call that was not answered.
+// withJob adds the job's ID and nonce to the error of a call that was not answered.
 func withJob(err error, job Job) error {
 	var unavailable *UnavailableError
 	if errors.As(err, &unavailable) {

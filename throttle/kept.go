@@ -11,8 +11,9 @@ const (
 	// keptUsable is how long after its start a grant may still be used: a job that began later
 	// than that would run in a window that does not count it.
 	keptUsable = time.Second
-	// keptOfLease bounds the age of a kept grant under a running limit: a tenth of its lease. Redis counts the lease from
-	// the decision, the caller from the reply. The worker ends a handler by this margin before its lease is over.
+	// keptOfLease bounds the age of a kept grant under a running limit: it can be used for 1/keptOfLease of its lease.
+	// Redis counts the lease from the decision, the caller from the reply. The worker ends a handler by as much before
+	// its lease is over.
 	keptOfLease = 10
 )
 

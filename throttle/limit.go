@@ -308,8 +308,8 @@ func (l Limit) Label() string {
 // isQuota reports whether it limits what starts in a period of a calendar.
 func (l Limit) isQuota() bool { return l.Calendar != Calendar{} }
 
-// Length returns how long a start counts at most: the Window, or the Lease in force. For a quota it is
-// about the length of a period: 1, 7 or 31 times 24 hours. For hours it is a week.
+// Length returns about how long a start counts: the Window, without a Margin, or the Lease in force. For a quota it is
+// about the length of a period: 1, 7 or 31 times 24 hours. For hours, which count nothing, it is a week.
 func (l Limit) Length() time.Duration {
 	if l.isQuota() || l.isHours() {
 		return time.Duration(l.span(0).Length) * time.Microsecond

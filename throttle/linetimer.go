@@ -12,7 +12,7 @@ import (
 type lineTimer struct {
 	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
 	puller sync.Mutex   // held by the goroutine that pulls for all callers of Wait in this process
-	pulled time.Time    // when this process last pulled; guarded by puller
+	pulled time.Time    // when a caller of Wait last pulled; guarded by puller
 
 	mu   sync.Mutex
 	asOf time.Time // when Redis gave the answer that set due, on Redis' clock

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLocalKeys bounds the memory of localShare. Beyond it no new scope key is
-// granted anything until buckets are full again and can be forgotten.
+// maxLocalKeys bounds the memory of localShare: how many windows of scope keys have a bucket, and how many quotas of
+// scope keys have a count. Beyond it no job of another window or quota is granted, until a bucket is full again, or a
+// period over, and can be forgotten.
 const maxLocalKeys = 10_000
 
 // localShare grants jobs out of this process' share of each limit while Redis is away. A token bucket
@@ -109,7 +110,7 @@ func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time
 	return run.lease, true
 }
 
-// isClosed reports whether some hours let nothing start.
+// isClosed reports whether the hours of any of the limits are closed.
 func isClosed(charges []localCharge, now time.Time) bool {
 	return slices.ContainsFunc(charges, func(c localCharge) bool {
 		return c.limit.isHours() && c.limit.opens(now).After(now)

@@ -58,8 +58,8 @@ func (t *Throttle) note(ctx context.Context) error {
 	return t.redis.pushed(ctx, t.keys.prefix+"backlog", text, wire.MostBacklogs, wire.BacklogsKept)
 }
 
-// backlog reads how many jobs wait in line, and how long the first of them has waited. If there are too many
-// lanes to read, jobs is wire.Uncounted.
+// backlog reads how many jobs wait in line, and how long the job that came first has waited. If there are too many
+// lanes or jobs to read, jobs is wire.Uncounted.
 func (t *Throttle) backlog(ctx context.Context, now time.Time) (jobs int64, waited time.Duration, err error) {
 	r, err := lanes.Read(ctx, t.lanesScript())
 	if errors.Is(err, lanes.ErrTooMany) {

@@ -12,7 +12,8 @@ import (
 type Observer interface {
 	// Decided is called with each answer of Reserve, and so of Wait.
 	Decided(Decision)
-	// FellBack is called when Redis could not decide, before Decided.
+	// FellBack is called when Redis could not decide, before Decided. It is not called if the caller's context has ended:
+	// then no fallback answers.
 	FellBack(Outage)
 	// Called is called after each call of a script in Redis; one call of reserve may
 	// decide many jobs. It is not called for a call that the breaker refuses.
@@ -23,7 +24,7 @@ type Observer interface {
 	Paused(Pause)
 	// Adapted is called when the served share of a scope key's limits changes.
 	Adapted(Adaptation)
-	// Started is called when a granted job begins: by Wait and the package worker.
+	// Started is called when a granted job begins: by Wait, Driver.Started and the package worker.
 	Started(Lateness)
 	// PutBack is called when a job goes back to its queue: by the package worker.
 	PutBack(PutBack)

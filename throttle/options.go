@@ -12,8 +12,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Fallback is what Reserve does while Redis cannot decide: Redis refuses connections, does not answer
-// in time, is a read-only replica, is out of memory, or moves the throttle's slot.
+// Fallback is what Reserve does while Redis cannot decide: if it refuses connections, does not answer in time, is a
+// read-only replica, is out of memory, moves the throttle's slot, or for any other reason that UnavailableError.Failure
+// names.
 type Fallback int
 
 const (
@@ -111,9 +112,9 @@ type Options struct {
 	// for at most Advance these start without asking Redis. 0 means that each job asks; 5 ms to a second. Limits hold
 	// as without it. A pause, a limit or a mode that another process sets acts here up to Advance later, and a step of
 	// Redis' clock forward is noticed up to Advance later. Charged units that no job takes count as started: a few
-	// hundredths of what a busy lane starts. There is no advance while any job of the throttle waits, for a job with
-	// Costs or a Deadline, under running limits, and under windows of less than some seconds, whose sub-windows are too
-	// short: such a job asks.
+	// hundredths of what a busy lane starts. There is no advance while any job of the throttle waits or is booked, for a
+	// job with Costs or a Deadline, under running limits, and under windows whose sub-windows are too short: exact ones,
+	// as limits of up to 100 units are by default, and those of less than some seconds. Such a job asks.
 	Advance time.Duration
 	// SettleWithin is how long after its start a granted job may be settled; Redis keeps each settlement
 	// for that long. 0 means an hour; a minute to 400 days.
@@ -126,9 +127,10 @@ type Options struct {
 	BreakPeriod time.Duration
 	// Observer receives every event. nil means none, and costs nothing.
 	Observer Observer
-	// Logger receives what an operator should know, such as fallbacks, at most one a second of each
-	// kind, at level warn. nil writes warnings and errors to standard error, as asynq and go-redis
-	// do; zap.NewNop() writes nothing.
+	// Logger receives what an operator should know: at level warn, such as fallbacks; at error a panic of the Observer
+	// or of Share; at info what a limit in mode Shadow would have delayed. It receives at most one entry a second of
+	// each kind. nil writes warnings and errors to standard error, as asynq and go-redis do; zap.NewNop() writes
+	// nothing.
 	Logger *zap.Logger
 }
 

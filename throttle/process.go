@@ -116,8 +116,8 @@ func isSet(is bool) string {
 	return "not set"
 }
 
-// scopeTexts describe each scope as far as decisions depend on it: its limits with their precision, its
-// mode if it does not enforce them, and whether it is optional.
+// scopeTexts describe each scope as far as decisions and estimates depend on it: its limits, each with a precision or a
+// lease that is not the default, its mode if it does not enforce them, and its other fields that are set.
 func scopeTexts(scopes []Scope) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range scopes {

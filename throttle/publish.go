@@ -25,11 +25,11 @@ type signOfLife struct {
 	since atomic.Pointer[time.Time] // on Redis' clock; nil until it is first published
 	turn  chan struct{}             // full while the configuration is being published
 
-	publishing sync.WaitGroup // the goroutine
+	publishing sync.WaitGroup // the goroutines that publish the configuration and note the backlog
 }
 
-// publishIfDue is called with each answer of Redis. If publishing is due, it publishes in a goroutine that ends
-// after twice Options.Timeout; an error is only logged.
+// publishIfDue is called with each answer of Redis. If publishing is due, it publishes in a goroutine that makes two
+// calls, each for Options.Timeout at most; an error is only logged.
 func (t *Throttle) publishIfDue(at time.Time) {
 	due := t.sign.due.Load()
 	if at.UnixNano() < due || t.now != nil { // only tests set now

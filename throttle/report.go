@@ -17,7 +17,7 @@ type Report struct {
 	// More than 24 h count as 24 h.
 	RetryAfter time.Duration
 	// Started is when the upstream was asked, on Redis' clock: the Start of the job's grant. If
-	// another refusal has counted since Started, this one tells nothing new and does not count.
+	// another refusal has counted since Started, this one tells nothing new: only its RetryAfter counts.
 	// Zero means now.
 	Started time.Time
 	// Limits are what the upstream said of its own limits.
@@ -27,8 +27,8 @@ type Report struct {
 // ReportedLimit is what an upstream said of one of its limits.
 type ReportedLimit struct {
 	// Window says which of the scope's limits this is about, without a margin; of a quota it is the
-	// Length. 0 means the limit with the shortest window. Windows that the scope key does not have are
-	// ignored, as are running limits.
+	// Length. 0 means the limit with the shortest window or, in a scope that has only quotas, the shortest quota.
+	// Windows that the scope key does not have are ignored, as are running limits.
 	Window time.Duration
 	// Units is how many units the upstream serves in the window; -1 if it does not say.
 	Units int64
@@ -61,11 +61,12 @@ const mostReported = 16
 // in the scope's shortest window (additive increase, multiplicative decrease: Chiu and Jain,
 // 1989). If the upstream says that it serves fewer units than the limit, the served share falls
 // to their part of the limit at once. If that, or what others have used of the upstream's limit,
-// already explains a refusal, the share is not lowered again. A day without a change ends all this,
-// and so does ResetLimits: the served share is 1 again.
+// already explains a refusal, the share is not lowered again. A day after its last change the served share
+// becomes 1 again, and at once with ResetLimits of the scope key.
 //
-// Report blocks for one round trip and fails as Pause does; the error is also an *OptionError for
-// a scope without a Floor. It is safe for many goroutines.
+// Report blocks for one round trip and fails as Reserve does, without fallback; the error is also an
+// *ArgumentError for a scope key that the throttle does not have or a report out of range, and an *OptionError
+// for a scope without a Floor. It is safe for many goroutines.
 func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Adaptation, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return Adaptation{}, err

@@ -41,7 +41,7 @@ type Reservation struct {
 	// waiting job, a guess of its start.
 	Start time.Time
 	// AskAgain is, for a waiting job, when to ask again if no pull has booked it: a guess that errs
-	// on the late side, at most ten days ahead. Otherwise zero.
+	// on the late side, at most ten days, twice the Lookahead and ten seconds ahead. Otherwise zero.
 	AskAgain time.Time
 	// Ahead is, for a waiting job, how many jobs are before it in its lane; if it waited there
 	// before this call, Ahead is an upper bound.
@@ -54,12 +54,12 @@ type Reservation struct {
 	// the first time that it was asked for, or planned. A lower charge gives turns back only to the
 	// flow of a job that waited.
 	Waited time.Duration
-	// Cooldowns are, by scope, how long the job still counts as running after Done. A caller
-	// may set them to replace Scope.Cooldown: at most a Lease.
+	// Cooldowns are, by scope, how long the job still counts as running after Done, at most a Lease. The throttle
+	// leaves them nil, and Scope.Cooldown applies; a caller may set them to replace it.
 	Cooldowns map[string]time.Duration
 	// Uncharged are, for a granted job, the scopes that were Off: the job was not charged there,
-	// and Settle corrects nothing there. Keep Uncharged, Waited, Job and Start if another
-	// process will settle the job.
+	// and Settle corrects nothing there. If another process will settle the job, keep Job, Outcome, Start,
+	// Waited, Uncharged, Source and, for a job that is Advanced, Advanced and Now.
 	Uncharged []string
 	// Now is when the job was decided, on Redis' clock; for a job that is Advanced, when its units were charged.
 	Now time.Time
@@ -80,7 +80,7 @@ type Reservation struct {
 	// not charged in Redis.
 	Source Fallback
 	// Shadow is, for a granted job, what would have kept it back if its scope were not in Shadow
-	// mode, and until when; nil if nothing would have.
+	// mode, and until when, without Used and Booked; nil if nothing would have.
 	Shadow *Hold
 
 	// Lane names the lane that the job waits in or was booked from: jobs with the same scope keys
@@ -128,7 +128,8 @@ type Hold struct {
 	// Used is how many units started in the window that ends now, or how many run. Booked is how
 	// many are promised, including units that were granted for a later start.
 	Used, Booked int64
-	// Until is the first start with room in all limits; zero if there is none.
+	// Until is the first start with room in all limits; zero if there is none. For a waiting job it is a guess, as
+	// Reservation.Start is.
 	Until time.Time
 	// Paused is true where the scope key is paused; there is no Limit then.
 	Paused bool

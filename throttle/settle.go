@@ -17,9 +17,9 @@ import (
 //
 // A grant is settled once. Settle returns false, and changes nothing, if the grant was settled
 // before, if it started longer ago than Options.SettleWithin, or if Redis did not decide it. It
-// also returns false if the answer of this very call was lost and the client repeated it; then
-// the charge is corrected. Any process of the same configuration can settle a grant: only its
-// Job, Start, Now, Waited, Uncharged and Advanced are read.
+// also returns false if the answer of this very call was lost and the client repeated the call; then
+// the charge has been corrected. Any process of the same configuration can settle a grant: Settle reads
+// only the grant's Job, Outcome, Start, Now, Waited, Uncharged, Replayed, Advanced, Source and Cooldowns.
 //
 // Places of running limits stay occupied: Done gives them back. Windows that began to count after
 // the job was granted, and scopes that were Off then, stay as they are: the job was not charged

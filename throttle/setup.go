@@ -9,7 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// setup is what a Throttle and its Inspector share: the configuration, and the caller of scripts.
+// setup is the part of a Throttle that its calls share: the configuration, the caller of scripts, and what their
+// answers have told this process.
 type setup struct {
 	name    string
 	keys    keys

@@ -11,11 +11,12 @@ const (
 	// waitAhead is how long before its slot Wait asks for a job, so that the round
 	// trip does not make it late.
 	waitAhead = 100 * time.Millisecond
-	// askInLine is the shortest time after which Wait asks again for a job that is not booked.
+	// askInLine is the shortest time after which Wait asks again for a job that is not booked, unless half the Lookahead
+	// is shorter.
 	askInLine = 250 * time.Millisecond
 	// askBlocked is the longest such time: limits that were set may change at any time.
 	askBlocked = 10 * time.Second
-	// pullEvery is the shortest time between two pulls of a process' waiting jobs.
+	// pullEvery is the shortest time between two pulls of a throttle's callers of Wait.
 	pullEvery = 50 * time.Millisecond
 )
 
@@ -69,7 +70,7 @@ func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
 	case Booked:
 		return sleep(ctx, r.Delay()-r.ahead())
 	case Waiting:
-		// A booked job asks again before its slot.
+		// A pull may book the job meanwhile, for up to a lookahead later: half of that leaves time to ask before the slot.
 		return t.sleepInLine(ctx, min(max(r.Delay()/2, askInLine), max(t.options.Lookahead/2, waitAhead), askBlocked))
 	}
 	return sleep(ctx, r.Delay())
@@ -100,7 +101,7 @@ func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// isBlocked reports whether a limit that was set has no room for a job's weight.
+// isBlocked reports whether the error is that a job weighs more than a limit that was set.
 func isBlocked(err error) bool {
 	var blocked *BlockedError
 	return errors.As(err, &blocked)
