@@ -17,8 +17,8 @@ type account struct {
 	ledgers []line.LedgerSnapshot // the ledgers' entries, if asked for
 }
 
-// accounts reads the answer of the script usage. It covers the first name, and as many of the next names as the
-// script had the time for.
+// accounts reads the answer of the script usage. The answer covers the first name, and as many of the next names as the
+// script had steps for.
 func (t *Inspector) accounts(reply any, names []string) ([]account, error) {
 	used, err := wire.ReadUsed(reply)
 	if err != nil || len(used.Keys) == 0 || len(used.Keys) > len(names) {

@@ -44,7 +44,7 @@ func newest(name string, all []throttle.Process) (throttle.Process, error) {
 // processes have published in Redis.
 //
 // If processes are configured differently, as during a rollout, Attach takes the configuration of
-// the newest live process, the first of Processes. The Inspector does not follow later
+// the newest live process or, if none lives, of the newest one. The Inspector does not follow later
 // publications: attach again from time to time. Shares that come from throttle.Options.Share are known only
 // for the flows that wait now. The Inspector writes no log.
 //

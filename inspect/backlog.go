@@ -14,7 +14,7 @@ type Backlog struct {
 	// Jobs is how many jobs waited without a slot; negative if they were in more than 20,000
 	// lanes, which are not counted.
 	Jobs int64 `json:"jobs"`
-	// Waited is how long the first job had waited; 0 if no job waited or if the time is not known.
+	// Waited is how long the job that came first had waited; 0 if no job waited or if the time is not known.
 	Waited time.Duration `json:"waited_ns"`
 }
 

@@ -65,20 +65,20 @@ func (e *CheckError) Error() string {
 // and reads INFO if the Redis user may.
 //
 // Faults that must stop the program are a *CheckError: a server older than Redis 6.2, a script that
-// cannot be loaded, a permission or a command that is missing for decisions, a replica instead of a primary. If
-// Redis cannot be reached, the error is an *UnavailableError, whose text has the client's address, or the
-// context's own error.
+// cannot be loaded, a user or a password that Redis does not know, a permission or a command that is missing for
+// decisions, a replica instead of a primary. If Redis cannot be reached, the error is a *throttle.UnavailableError,
+// whose text has the client's address, or the context's own error.
 //
 // The findings, which Check returns beside an error too, need not stop the program: an eviction policy;
 // a permission that is missing for what processes publish and for the record of changes; memory or replicas that
 // are missing now; a clock that differs by more than a second; settings of go-redis'
 // Cluster client that make a recovery slow; live processes that are configured differently from
 // this one or, for an attached Inspector, from the process that it was attached to; processes whose
-// jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
+// jobs began more than a throttle.Scope.Margin after their grants in the last hour; and notes, such as that
 // INFO cannot be read, or that replicas follow without min-replicas-to-write.
 //
-// Check blocks for some ten round trips, each for Options.Timeout at most, and ends at the first round trip
-// that takes longer. The circuit breaker neither stops Check nor counts its failures.
+// Check blocks for some fifteen round trips, each for throttle.Options.Timeout at most, and ends if the server does not
+// answer one of the first twelve. The circuit breaker neither stops Check nor counts its failures.
 func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -381,7 +381,8 @@ func (c *check) refuses(ctx context.Context, commands ...string) bool {
 	return is
 }
 
-// processes compares the configurations of the live processes.
+// processes compares the configurations of the live processes with that of the Inspector, and judges how late they
+// begin their jobs.
 func (c *check) processes(ctx context.Context) {
 	all, err := c.throttle.Processes(ctx)
 	if err != nil {
@@ -427,7 +428,7 @@ func (c *check) margins(p throttle.Process) {
 	}
 }
 
-// mostProcesses bounds the number of findings about processes.
+// mostProcesses is how many findings are enough: after so many, Check looks at no further process.
 const mostProcesses = 20
 
 // fieldsOf reads lines such as "redis_version:7.0.15".

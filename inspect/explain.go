@@ -238,7 +238,7 @@ func (e Explanation) expectedText() string {
 	return e.in(e.Expected)
 }
 
-// in writes how far an instant is from now.
+// in writes how far an instant is from the instant of the answer.
 func (e Explanation) in(at time.Time) string {
 	switch d := at.Sub(e.Now).Round(time.Millisecond); {
 	case at.IsZero():
@@ -282,7 +282,7 @@ func (e Explanation) writeAnew(b *strings.Builder, l LimitUsage) {
 	fmt.Fprintf(b, "    begins anew on %s (%s)\n", l.Anew.In(zone).Format("Mon 2006-01-02 15:04 MST"), e.in(l.Anew))
 }
 
-// partText writes a served share with three decimals.
+// partText writes a served share in percent, with one decimal.
 func partText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*wire.Thousandths)/10, 'f', -1, 64) + " %"
 }

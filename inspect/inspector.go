@@ -56,7 +56,7 @@ func (t *Inspector) Peek(ctx context.Context, job throttle.Job) (throttle.Reserv
 	return t.throttle.Peek(ctx, job)
 }
 
-// Leave removes jobs from the line that will not come, as throttle.Driver.Leave does.
+// Leave takes jobs that will not come out of line, as throttle.Driver.Leave does.
 func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	return t.throttle.Driver().Leave(ctx, ids)
 }
@@ -79,7 +79,7 @@ func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, throttle.ErrState)
 }
 
-// withJob adds the job's ID to an *UnavailableError.
+// withJob adds the job's ID and nonce to a *throttle.UnavailableError.
 func withJob(err error, job throttle.Job) error {
 	var unavailable *throttle.UnavailableError
 	if errors.As(err, &unavailable) {

@@ -15,10 +15,11 @@ import (
 // asks again meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
 // second pause never shortens the first: Resume ends it. A time in the past pauses nothing.
 //
-// The time is read by the local clock; its distance from now, up to 400 days, counts. Of the
-// options, Why and By apply. Pause returns when the pause ends, on Redis' clock. It blocks for two
+// The time is read by the local clock; its distance from now, up to 400 days, counts. The option
+// Until does not apply. Pause returns when the pause ends, on Redis' clock. It blocks for two
 // round trips, the second to record the change (Changes), and fails as Reserve does, without
-// fallback.
+// fallback; the error is also a *throttle.ArgumentError for a scope key that the throttle does not have or a time
+// too far away, and a *throttle.OptionError for a reason or an author that is too long.
 func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Time,
 	options ...SetOption) (time.Time, error) {
 	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
@@ -115,7 +116,7 @@ func (t *Inspector) limitsToSet(scope string, limits []throttle.Limit) (string, 
 
 // ResetLimits takes back what SetLimits set for a scope key or, with an empty key of a keyed
 // scope, for all its keys: the limits set for the scope, or else each process' configuration, are in
-// force again. The served share of a scope key is 1 again. ResetLimits blocks and fails as Pause does.
+// force again. If one scope key is named, its served share is 1 again. ResetLimits blocks and fails as Pause does.
 func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options ...SetOption) error {
 	return t.setLimits(ctx, scope, key, "", options)
 }

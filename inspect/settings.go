@@ -74,8 +74,8 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 }
 
 // SettingsOf returns the settings made at run time for one scope key; with an empty key of a keyed scope, for
-// all its keys; with an empty scope, for all scopes. It blocks for at most three round trips and fails as Usage
-// does.
+// all its keys; with an empty scope, for all scopes. It blocks for two or three round trips, one more for a scope key
+// with long settings, and fails as Usage does.
 func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Setting, error) {
 	if ctx == nil {
 		return nil, errNoContext

@@ -36,7 +36,8 @@ type Usage struct {
 	// started. Only jobs of processes with a throttle.Scope.MaxWaiting count. MaxWaiting is the bound of the line in
 	// the configuration of this Inspector; zero for no bound.
 	Line, MaxWaiting throttle.Length
-	// Limits has an entry for each limit in force, the shortest window first.
+	// Limits has an entry for each limit in force: hours, the running limit, then the windows and then the quotas, short
+	// ones first.
 	Limits []LimitUsage
 }
 

@@ -50,7 +50,7 @@ func (t timeline) play(subject Subject) (wrong []string) {
 type playing struct {
 	Subject
 	grants map[string]throttle.Reservation
-	asked  int // how many jobs were asked for
+	asked  int // how many times a job has asked
 }
 
 // job returns the job of a step, with a nonce of its own unless the step names one.

@@ -19,7 +19,7 @@ import (
 // leftOf is how much time a job has left: until its deadline, and of its MaxWait, us.
 type leftOf struct{ latest, maxWait int64 }
 
-// memory answers calls of a throttle's scripts as Redis does, with package line.
+// memory answers calls of a throttle's scripts as Redis does, by package internal/line.
 type memory struct {
 	redis.Scripter // nil: a throttle calls no other methods
 

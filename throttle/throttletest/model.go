@@ -50,8 +50,8 @@ func (m *Model) at(now time.Time) context.Context {
 	return context.Background()
 }
 
-// asked returns the job to ask the throttle for. The throttle measures the time left until
-// the deadline with its own clock; the memory has it exactly.
+// asked returns the job that is passed to the throttle. The throttle measures the time left until
+// the deadline by its own clock; the memory has that time exactly.
 func (m *Model) asked(now time.Time, job throttle.Job) throttle.Job {
 	delete(m.memory.left, job.ID)
 	if !job.Deadline.IsZero() {
@@ -180,7 +180,7 @@ func (m *Model) lasts(now, until time.Time) inspect.SetOption {
 	}
 	left := until.Sub(now)
 	if m.memory.lasts = left.Microseconds(); left > 0 {
-		left = max(left, time.Hour) // the memory knows it exactly
+		left = max(left, time.Hour) // any end that has not passed: the memory has the exact one
 	}
 	return inspect.Until(time.Now().Add(left))
 }

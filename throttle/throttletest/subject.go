@@ -8,8 +8,8 @@ import (
 )
 
 // Subject is a throttle whose calls take the time as an argument, so that a test can pass
-// hours at once. It answers as throttle.Throttle and its Driver. Limits and modes that are
-// set until the zero time last until they are reset.
+// hours at once. It answers as a throttle.Throttle, its Driver and an inspect.Inspector do. Limits and modes
+// that are set until the zero time last until they are reset.
 type Subject interface {
 	Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer
