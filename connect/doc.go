@@ -21,7 +21,7 @@
 // Further parameters are go-redis' own, in its spelling, such as pool_size, client_name,
 // read_timeout or skip_verify; see ParseURL, ParseFailoverURL and ParseClusterURL there.
 // Parameters that let the client read from replicas are refused: a replica's data is out
-// of date, and scripts cannot run there.
+// of date, and the scripts, which write, cannot run there.
 //
 // # Options
 //

@@ -2,11 +2,13 @@ package connect
 
 import "fmt"
 
-// URLError is a URL that no client can be opened for. It never holds a password, nor
-// what may be one because a character in it was not escaped.
+// URLError says why no client can be opened for a URL. It never has a password, nor text of the URL
+// that may be part of one because a character was not escaped.
 type URLError struct {
 	Scheme string // such as redis-cluster; empty if the package does not know it
-	Part   string // the invalid part of the URL: scheme, user, address, path, or a parameter
+	// Part is the invalid part of the URL: scheme, user, address, path, parameters, or one parameter by its
+	// name; or go-redis, if go-redis refuses the URL.
+	Part   string
 	Reason string
 }
 

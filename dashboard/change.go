@@ -70,7 +70,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// refused answers a request that is not allowed, and logs the reason.
+// refused reports whether there is a reason to refuse a request. If so, it answers the request and logs the reason.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, why error) bool {
 	if why == nil {
 		return false
@@ -111,7 +111,7 @@ func limitsEntered(th *inspect.Inspector, key scopeKey, f form) ([]throttle.Limi
 	return limits, of, th.CheckLimits(key.Scope, limits, inspect.Until(of.end), inspect.Why(f.Get("why")))
 }
 
-// do applies a form. It returns a description of the change, or an HTTP status and an error.
+// do applies a form, and describes the change. Beside an error, status is that of the HTTP answer.
 func (h *Handler) do(ctx context.Context, key scopeKey, f form,
 	who string) (what string, status int, err error) {
 	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(f.Get("why"))

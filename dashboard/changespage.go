@@ -28,7 +28,7 @@ type changeRow struct {
 	Until      time.Time // when the setting ends by itself
 }
 
-// settingText returns limits or a mode as text, or until when a key is paused.
+// settingText is limits or a mode as text, or, in At, until when a key is paused.
 type settingText struct {
 	Text string
 	At   time.Time
@@ -62,7 +62,7 @@ func settingOf(what, text string) settingText {
 	return settingText{Text: text}
 }
 
-// search reads the settings of all scope keys.
+// search reads the settings of all scope keys, for one request at a time.
 func (h *Handler) search(ctx context.Context, b *board, f *frame) {
 	const enough = 30 * time.Second // the search scans all of Redis' keys
 	ctx, cancel := context.WithTimeout(ctx, enough)

@@ -24,5 +24,5 @@
 // The pages show names of tenants to every client that reaches them, so mount them behind the
 // authentication of your own program, or let Options.Authorize refuse requests. The pages change
 // nothing unless Options.AllowChanges is set. A change must come from the pages' own origin, and
-// the log has each change with its client.
+// Options.Logger receives each change with its client.
 package dashboard

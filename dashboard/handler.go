@@ -15,8 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Handler serves the pages about one throttle. It is safe for use by many goroutines, and starts
-// none of its own: requests do all its work.
+// Handler serves the pages about one throttle. It is safe for use by many goroutines. Requests do all its work: no
+// goroutine of a Handler outlives the request that started it.
 type Handler struct {
 	options Options
 	client  redis.UniversalClient

@@ -32,7 +32,7 @@ type keyPage struct {
 	OwnKnown     bool   // the scope key is a flow, and the line was read
 	Answer, Help string // why the scope key's jobs wait, and what would let them start sooner
 	Until        time.Time
-	ownUnits     int64 // the units that those jobs take of the scope key's limits
+	ownUnits     int64 // the units that the Own jobs take of the scope key's limits
 	Changes      []changeRow
 }
 
@@ -95,7 +95,7 @@ func (p *keyPage) answer(b *board, u inspect.Usage, key scopeKey) {
 	}
 }
 
-// ownWaits does the same as answer for a flow whose jobs wait for other scope keys.
+// ownWaits is answer for a flow whose jobs wait for other scope keys.
 func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	first := p.WaitsFor[0]
 	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
@@ -121,9 +121,9 @@ func (p *keyPage) ownWaits(b *board, u inspect.Usage, key scopeKey) {
 	}
 }
 
-// lastUnder returns the limit that holds the last of these units back longest, and its shortest wait: the
-// whole windows that are full of the units that have no room now. A wait for longer than the limit is set does not
-// count.
+// lastUnder returns the limit that holds the last of these units back longest, and how long it does at least: the
+// whole windows that are full of the units that have no room now. If the limits were set at run time and end before
+// that, the wait does not count.
 func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0

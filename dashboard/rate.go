@@ -42,9 +42,9 @@ func (r rate) now() float64 {
 	return r.last[len(r.last)-1]
 }
 
-// startedSince returns how many units started per second between two readings of a scope key:
-// counted if a limit's precision is that fine, else the growth of the used units, which is less if
-// units left a window meanwhile.
+// startedSince returns how many units started per second between two readings of a scope key. It counts
+// them if a limit's precision is a quarter of that time or finer; else it takes the growth of the used units, which is
+// less if units left a window meanwhile. Of a window that is shorter than that time, it takes the used units.
 func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSecond float64, known bool) {
 	elapsed := is.Now.Sub(was.Now)
 	if elapsed <= 0 {

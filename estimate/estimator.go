@@ -197,7 +197,7 @@ type lesson struct{ size, units float64 }
 // lessons are the last settlements of a kind.
 type lessons struct {
 	last []lesson // in any order
-	next int      // the oldest, once there are as many as are kept
+	next int      // the index of the oldest, once there are lessonsKept
 	used uint64   // Estimator.uses at the last use
 
 	fitted    bool // rule, low and high were computed from last

@@ -58,7 +58,7 @@ func New(opts *Options) (*Collector, error) {
 		units: counter("throttle_units_total",
 			"Weights of the jobs that were answered, each charge once.", "throttle", "outcome", "source"),
 		held: counter("throttle_held_total",
-			"Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle",
+			"Answers to jobs that a limit or a pause kept from starting at once, by what held longest.", "throttle",
 			"scope", "window"),
 		shadowed: counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.",
 			"throttle", "scope", "window"),
@@ -126,11 +126,11 @@ func (c *Collector) describe() {
 		"For how long the oldest limits or mode without an end have been set at run time, by scope; 0 if there are none.",
 		"throttle", "scope")
 	c.overrides = desc("throttle_overrides",
-		"Scopes and scope keys whose limits or mode are set at run time.", "throttle", "scope")
+		"Limits and modes that are set at run time, by scope.", "throttle", "scope")
 	c.blocked = desc("throttle_blocked_keys",
 		"Keys of a scope under which jobs wait in line.", "throttle", "scope")
 	c.differing = desc("throttle_differing_processes",
-		"Processes that are alive and configured differently from the newest.", "throttle")
+		"Processes that are alive and configured differently from the newest one.", "throttle")
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -178,8 +178,8 @@ func (c *Collector) parts() []prometheus.Collector {
 	}
 }
 
-// Watch makes each scrape report the use and the waiting jobs of these throttles, and starts the
-// counters that alerts read at zero, so that Prometheus sees the first increase. A throttle
+// Watch makes each scrape report the use, the waiting jobs, the settings and the processes of these throttles, and
+// starts the counters that alerts read at zero, so that Prometheus sees the first increase. A throttle
 // replaces a watched one of the same name.
 func (c *Collector) Watch(throttles ...*inspect.Inspector) {
 	for _, th := range throttles {

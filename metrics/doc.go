@@ -3,7 +3,7 @@
 //
 //	collector, err := metrics.New(nil)
 //	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Observer: collector})
-//	collector.Watch(th) // for what is used and waits, which is asked for at each scrape
+//	collector.Watch(inspect.New(th)) // for what is used and waits, which is asked for at each scrape
 //	registry.MustRegister(collector)
 //
 // No label has a value that a tenant or another user chose: the program chooses the names of

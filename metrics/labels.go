@@ -55,10 +55,10 @@ const (
 
 var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable, reasonBlocked, reasonAsked}
 
-// ends are the values of the label reason of jobs that were ended. no_time is of a task that cannot be
-// put back.
+// ends are the values of the label reason of jobs that were ended.
 var ends = []string{outcomeNeverFits, outcomeTooLate, endNoTime}
 
+// endNoTime: the task has no retry left to be put back with, and cannot start within its Timeout.
 const endNoTime = "no_time"
 
 // endOf returns why a job was ended.
@@ -107,7 +107,7 @@ func outcomeOf(d throttle.Decision) string {
 	return outcomeFailed
 }
 
-// isCancelled reports whether the caller gave up, rather than Redis.
+// isCancelled reports whether the caller's context was cancelled, or had ended before Redis was asked.
 func isCancelled(err error) bool {
 	return errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, throttle.ErrUnavailable)
@@ -151,7 +151,7 @@ func reasonOf(p throttle.PutBack) string {
 	return reasonBooked
 }
 
-// windowOf returns the label window of what holds a job back: 1m, 24h, running, or pause.
+// windowOf returns the label window of what holds a job back: 1m, running, day@UTC, open, or pause.
 func windowOf(hold *throttle.Hold) string {
 	if hold.Paused {
 		return "pause"

@@ -13,14 +13,14 @@ import (
 // defaultTimeout is the default of Options.Timeout.
 const defaultTimeout = time.Second
 
-// maxKeys bounds Options.Keys: each key is a call to Redis with every scrape, and
+// maxKeys bounds Options.Keys: for each watched throttle, each key is a call to Redis with every scrape, and
 // a series for each of its limits.
 const maxKeys = 100
 
 // Options are the settings of a Collector that have a default. The zero value and
 // nil are both ready to use.
 type Options struct {
-	// Keys lists, by the scope's name, the keys whose used ratio and waiting flows are reported one
+	// Keys lists, by the scope's name, the keys whose used ratio, served share and waiting flows are reported one
 	// by one: {"tenant": {"acme"}}. By default no key is reported. At most 100 in all, in UTF-8.
 	Keys map[string][]string
 	// Timeout bounds the calls to Redis of one scrape. Values that Redis has not returned by then

@@ -81,7 +81,7 @@ type changed struct {
 	Why       string    `json:"why,omitempty"`
 	WhyBefore string    `json:"why_before,omitempty"`
 	Undo      string    `json:"undo,omitempty"` // a command; empty where nothing has changed
-	// ServedBefore is the served share that a reset of limits has set to 1; zero if it was 1.
+	// ServedBefore is the served share that a reset of limits has set to 1; zero if it was 1 or is unchanged.
 	ServedBefore float64 `json:"served_before,omitzero"`
 
 	mode throttle.Mode // the mode in force for a key that is now paused
@@ -128,8 +128,8 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
 }
 
-// servedShare returns the served share that a reset of limits sets to 1; zero if it is 1, or if what is no scope key's
-// limits.
+// servedShare returns the served share that a reset of limits sets to 1; zero if it is 1, or if the change is not one
+// of a scope key's limits.
 func servedShare(ctx context.Context, of target, what string) (float64, error) {
 	if what != "limits" || of.key == "" && of.scope != throttle.Global {
 		return 0, nil

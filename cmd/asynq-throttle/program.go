@@ -236,7 +236,7 @@ func address(url string) string {
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// attach opens a throttle, and prints on stderr how its processes differ.
+// attach connects to Redis and attaches to a throttle. If there is none of this name, the error lists those that exist.
 func (p *program) attach(ctx context.Context, name string) (*inspect.Inspector, error) {
 	if err := p.open(ctx); err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (p *program) print(result any, text func(*page)) error {
 	return err
 }
 
-// confirmed asks a person at the terminal to confirm a change, who may answer when ctx is over.
+// confirmed asks a person at the terminal to confirm a change. The answer may come after ctx has ended.
 func (p *program) confirmed(ctx context.Context, question string) error {
 	if p.yes || !p.asks {
 		return nil

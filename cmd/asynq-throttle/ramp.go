@@ -14,7 +14,7 @@ func (p *program) ramp() *cobra.Command {
 	cmd := &cobra.Command{Use: "ramp", Short: "hold, continue or end a limit whose units grow",
 		Args: cobra.NoArgs}
 	cmd.AddCommand(
-		p.steer("hold", "keep the units of today's step, until the ramp is continued", throttle.Limit.Held),
+		p.steer("hold", "keep the units of the present step, until the ramp is continued", throttle.Limit.Held),
 		p.steer("continue", "go on where the ramp was held; the next steps come later by the time that it was held",
 			throttle.Limit.Continued),
 		p.steer("end", "put the quota of the last step in the place of the ramp",
@@ -29,8 +29,8 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 		Use:   verb + " THROTTLE SCOPE [KEY]",
 		Short: short,
 		Long: short + ".\nThe command sets the limits in force, with the ramp changed, for one key, or for all keys of " +
-			"a scope that have none\nof their own. Starts of the day stay counted. Limits that have an end keep it; after it " +
-			"the configured ramp is in\nforce, as if it had never been held.",
+			"a scope that have none\nof their own. Starts of the period stay counted. Limits that have an end keep it; after " +
+			"it the configured ramp is in\nforce, as if it had never been held.",
 		Example:           "  asynq-throttle ramp " + verb + ` smtp ip 192.0.2.7 --why "deferrals at one domain"`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: p.completeScope,

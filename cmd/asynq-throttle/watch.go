@@ -64,8 +64,8 @@ type watched struct {
 	Waiting view.Waiting `json:"waiting"`
 }
 
-// refresh reads once, and attaches anew since the configuration may have changed. A single failure of
-// Redis does not end a watch.
+// refresh reads once, and attaches anew since the configuration may have changed. While Redis does not answer, the
+// watch goes on.
 func (p *program) refresh(ctx context.Context, th *inspect.Inspector, watch *view.Watch) (*inspect.Inspector, error) {
 	fresh, err := inspect.Attach(ctx, th.Name(), p.client)
 	if err == nil {

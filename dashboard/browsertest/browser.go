@@ -27,7 +27,7 @@ func Open(ctx context.Context, width, height int) (browser context.Context, end 
 		return nil, nil, err
 	}
 	allocated, free := chromedp.NewExecAllocator(ctx,
-		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, // it sees what we serve alone
+		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, // it loads only pages of the test
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.DisableGPU,
 		chromedp.WindowSize(width, height), chromedp.Flag("disable-dev-shm-usage", true))
 	browser, stop := chromedp.NewContext(allocated)
