@@ -104,10 +104,10 @@ func (w waiting) unitsOf(flow, scope string) (units int64) {
 }
 
 // some returns the lanes at these indexes.
-func (w waiting) some(places []int) []inspect.Lane {
-	lanes := make([]inspect.Lane, len(places))
-	for i, place := range places {
-		lanes[i] = w.lanes[place]
+func (w waiting) some(indexes []int) []inspect.Lane {
+	lanes := make([]inspect.Lane, len(indexes))
+	for i, at := range indexes {
+		lanes[i] = w.lanes[at]
 	}
 	return lanes
 }

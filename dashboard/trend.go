@@ -86,7 +86,7 @@ func (c *backlogChart) fields(noted []inspect.Backlog, now time.Time) map[int]in
 		if end.After(now) {
 			end = now
 		}
-		for n := c.place(b.At); n <= c.place(end); n++ {
+		for n := c.fieldAt(b.At); n <= c.fieldAt(end); n++ {
 			if n < 0 {
 				continue
 			}
@@ -101,9 +101,9 @@ func (c *backlogChart) fields(noted []inspect.Backlog, now time.Time) map[int]in
 	return fields
 }
 
-// place returns the part of the span that contains an instant; the last part includes the end of
+// fieldAt returns the part of the span that contains an instant; the last part includes the end of
 // the span.
-func (c *backlogChart) place(at time.Time) int {
+func (c *backlogChart) fieldAt(at time.Time) int {
 	return min(mostFields-1, int(at.Sub(c.From)/c.field))
 }
 

@@ -184,7 +184,7 @@ func (e Explanation) writeJob(b *strings.Builder) {
 	case e.Waiting > 0:
 		fmt.Fprintf(b, "  in line since %s%s, %s of %d jobs before it, expected to start %s%s\n",
 			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.expectedText())
-		e.writePlace(b)
+		e.writeQueue(b)
 	case !e.Arrived.IsZero():
 		b.WriteString("  it did not come to its slot; when it asks again, it comes to the front of its lane\n")
 	default:
@@ -192,8 +192,8 @@ func (e Explanation) writeJob(b *strings.Builder) {
 	}
 }
 
-// writePlace writes where the job's lane stands.
-func (e Explanation) writePlace(b *strings.Builder) {
+// writeQueue writes where the job's lane stands.
+func (e Explanation) writeQueue(b *strings.Builder) {
 	if e.Blocked == nil {
 		return
 	}

@@ -70,11 +70,11 @@ func (t *Inspector) page(ctx context.Context, kind, from string, of ...string) (
 	if from == "" {
 		from = "0"
 	}
-	place, err := strconv.ParseUint(from, 10, 63)
+	index, err := strconv.ParseUint(from, 10, 63)
 	if err != nil {
 		return nil, &throttle.ArgumentError{Argument: "from", Value: from, Reason: "is not where a page begins"}
 	}
-	return t.in.Lanes().Page(ctx, kind, int64(place), of...)
+	return t.in.Lanes().Page(ctx, kind, int64(index), of...)
 }
 
 // lineOf returns the line of a scope key. Its Looked is the earliest time at which a pull looks at the key.

@@ -61,7 +61,7 @@ func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) 
 	return d.throttle.pull(ctx, true, ended...)
 }
 
-func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) (Pulled, error) {
+func (t *Throttle) pull(ctx context.Context, delivers bool, ended ...Reservation) (Pulled, error) {
 	g, err := t.grantsOf(ctx, false, ended)
 	for err == nil && len(g.asked) > g.atOnce {
 		err = t.send(ctx, false, g)
@@ -70,7 +70,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 		return Pulled{}, err
 	}
 	some := g.next()
-	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, brings, some))
+	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, delivers, some))
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -81,7 +81,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	t.batch.tidy()
 	t.means.ended(some, pulled.Now)
 	g.answered(pulled.Held)
-	pulled.Held, pulled.Full = g.held, pulled.Full || len(pulled.Booked) >= mostBookings
+	pulled.Held, pulled.Full = g.occupied, pulled.Full || len(pulled.Booked) >= mostBookings
 	return pulled, nil
 }
 

@@ -178,21 +178,21 @@ type UnavailableError struct {
 	Nonce string // ask again with it, so that a lost answer charges once
 	// Failure is why, short and stable, a good label for a metric:
 	//
-	//	timeout    no answer within Options.Timeout, also of a server that is down, or
-	//	           within the time of the caller's own context
+	//	timeout    no answer within Options.Timeout or within the time of the caller's own
+	//	           context; mostly also if the server is down, since the client tries again
 	//	breaker    not asked: too many failures just now
 	//	readonly   a replica answered
 	//	oom        Redis is out of memory
 	//	tryagain   a slot is being moved
 	//	busy       a script or the loading of data blocks Redis
 	//	noreplica  too few replicas for a write
-	//	other      permissions, a wrong password, and all else
+	//	other      permissions, a wrong password, refused connections, and all else
 	Failure string
 	Err     error // the cause
 	// Address is the address of the Redis that inspect.Inspector.Check asked; empty if it is not known.
 	Address string
 
-	replied bool // Redis itself said so
+	replied bool // the cause is an answer of Redis
 	own     bool // the caller's context ended, which says nothing about Redis
 }
 

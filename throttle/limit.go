@@ -131,9 +131,8 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 //	open Mon-Fri 09:00-17:00, Sat 10:00-12:00, except 2026-12-25 @Europe/Paris
 //	ramp 50/day x2 max 20000 from 2026-12-01 @UTC    ramp 50 100 200/day every 2d from 2026-12-01 @UTC
 //
-// Window and precision are written as for time.ParseDuration, also with d for
-// 24 hours; a window of one second, minute, hour or day may be written as its letter: 100/m. The error is a
-// *LimitError.
+// Window, precision and lease are written as for time.ParseDuration, or as a number of days of 24 hours: 7d. A
+// window of one second, minute, hour or day may be written as its letter: 100/m. The error is a *LimitError.
 func ParseLimit(text string) (Limit, error) {
 	limit, err := parseLimit(strings.TrimSpace(text))
 	if err != nil {

@@ -51,7 +51,7 @@ type localLimit struct {
 	limit Limit
 }
 
-// localCharge is what a job takes of it.
+// localCharge is what a job takes of a limit of one scope key.
 type localCharge struct {
 	localLimit
 	units int64

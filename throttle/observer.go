@@ -10,7 +10,7 @@ import (
 // happens, and by many goroutines at once. That goroutine waits for the method, which must not
 // block, call the throttle, or change its arguments. A panic is logged and changes nothing else.
 type Observer interface {
-	// Decided is called with each answer of Reserve, and so of Wait.
+	// Decided is called with each answer of Reserve and of ReserveAll, and so of Wait.
 	Decided(Decision)
 	// FellBack is called when Redis could not decide, before Decided. It is not called if the caller's context has ended:
 	// then no fallback answers.

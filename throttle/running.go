@@ -44,15 +44,15 @@ func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservati
 	for err == nil && len(g.asked) > 0 {
 		err = t.send(ctx, renews, g)
 	}
-	return g.held, err
+	return g.occupied, err
 }
 
 // grants are the grants of one call of Done or Renew, and the answers so far.
 type grants struct {
-	held   []bool
-	atOnce int           // how many grants one call ends or renews
-	asked  []Reservation // grants about which Redis has yet to be asked
-	places []int         // their indexes in held
+	occupied []bool        // whether each grant occupied its places until now
+	atOnce   int           // how many grants one call ends or renews
+	asked    []Reservation // grants about which Redis has yet to be asked
+	indexes  []int         // those of asked, in occupied
 }
 
 // grantsOf checks grants, and answers for the grants that Redis does not know.
@@ -63,15 +63,15 @@ func (t *Throttle) grantsOf(ctx context.Context, renews bool, granted []Reservat
 			return g, err
 		}
 	}
-	g.held = make([]bool, len(granted))
+	g.occupied = make([]bool, len(granted))
 	for i, r := range granted {
 		switch {
 		case r.Source == FallbackLocal && r.Lease > 0:
-			g.held[i] = t.local.keep(r, renews)
+			g.occupied[i] = t.local.keep(r, renews)
 		case r.Lease == 0 || r.Source != FallbackClosed:
-			g.held[i] = true
+			g.occupied[i] = true
 		default:
-			g.asked, g.places = append(g.asked, r), append(g.places, i)
+			g.asked, g.indexes = append(g.asked, r), append(g.indexes, i)
 		}
 	}
 	return g, nil
@@ -83,9 +83,9 @@ func (g *grants) next() []Reservation { return g.asked[:min(len(g.asked), g.atOn
 // answered notes for the grants of a call whether they occupied their places until now.
 func (g *grants) answered(held []bool) {
 	for i, is := range held {
-		g.held[g.places[i]] = is
+		g.occupied[g.indexes[i]] = is
 	}
-	g.asked, g.places = g.asked[len(held):], g.places[len(held):]
+	g.asked, g.indexes = g.asked[len(held):], g.indexes[len(held):]
 }
 
 // send ends or renews the grants of the next call.

@@ -89,7 +89,7 @@ func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
 // reserve decides for jobs in one round trip.
 func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 	began := time.Now()
-	orders, places := make([]*order, 0, len(jobs)), make([]int, 0, len(jobs))
+	orders, indexes := make([]*order, 0, len(jobs)), make([]int, 0, len(jobs))
 	for i, job := range jobs {
 		o, err := t.order(ctx, job)
 		if err == nil {
@@ -108,7 +108,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 		}
 		// the batcher may keep a grant, and so its job's maps, after the caller has stopped waiting
 		o.job.Keys, o.job.Costs = maps.Clone(job.Keys), maps.Clone(job.Costs)
-		orders, places = append(orders, o), append(places, i)
+		orders, indexes = append(orders, o), append(indexes, i)
 	}
 	if len(orders) > 0 {
 		for i, answer := range t.batch.ask(ctx, orders...) {
@@ -119,9 +119,9 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 				}
 			}
 			if answer.Err == nil {
-				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn nonce serves only to find a lost answer
+				answer.Reservation.Job.Nonce = jobs[indexes[i]].Nonce // a drawn nonce serves only to find a lost answer
 			}
-			answers[places[i]] = answer
+			answers[indexes[i]] = answer
 		}
 	}
 	if t.options.Observer != nil {
