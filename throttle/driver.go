@@ -24,9 +24,10 @@ func (t *Throttle) Driver() Driver { return Driver{t} }
 type Pulled struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Booked are the jobs that this pull has booked, and the jobs that were planned for about now
-	// (Job.Plan). The slot of a job is its Start: call Reserve for the job then. Only a job's ID, Keys
-	// and Priority are known; of a very long key, only the hash is known, which begins with ~.
+	// Booked are the jobs that this pull has booked, and jobs that were booked before whose slots are
+	// near: planned ones (Job.Plan), and heavy ones that were booked beyond the Lookahead. The slot of a
+	// job is its Start: call Reserve for the job then. Only a job's ID, Keys and Priority are known; of a
+	// very long key, only the hash is known, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
 	// process that should have delivered them may have died. Their units no longer count.
@@ -44,7 +45,7 @@ type Pulled struct {
 }
 
 // Pull books the waiting jobs whose turn has come and that have room within Options.Lookahead,
-// and returns them with the jobs that were planned for about now, at most 50. Call it at the time
+// and returns them with the jobs whose booked slots are near, at most 50. Call it at the time
 // of Due, at most every 50 to 100 ms, or sooner after a full pull.
 //
 // Pull first gives back the places of the granted jobs that have ended, as Done does. The jobs that

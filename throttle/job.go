@@ -33,8 +33,9 @@ type Job struct {
 	// that is booked already.
 	Priority int
 	// MaxWait is how long the caller is prepared to sleep until the start: a start within
-	// MaxWait is granted now, for that later time. A start as far ahead as the job's shortest
-	// window or lease is booked all the same. 0 grants only a job that may start at once; at
+	// MaxWait is granted now, for that later time. It is booked all the same if it is as far ahead as the
+	// job's shortest window or lease, if other limits will be in force then, or if a running job may
+	// still renew the lease whose end makes the room. 0 grants only a job that may start at once; at
 	// most 400 days.
 	MaxWait time.Duration
 	// Deadline is the latest useful start, by the clock of this process. A job that cannot start

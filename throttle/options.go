@@ -84,7 +84,8 @@ type Options struct {
 	Lookahead time.Duration
 	// FairScope is the keyed scope whose keys each have a share of every limit under
 	// which several of them wait. Empty means "tenant" if there is such a scope. With
-	// Global, or without such a scope, all jobs wait in one line: first come, first served.
+	// Global, or without such a scope, all jobs are one flow: of jobs with the same priority that wait for
+	// the same scope key, the first to come is the first to start.
 	FairScope string
 	// Shares are the shares of keys of the fair scope: a key with 3 starts three units while a key
 	// with 1 starts one. 1 to 1,000,000; a key that is not in Shares has 1, or what Share returns.

@@ -51,7 +51,7 @@ type Process struct {
 	Scopes    []Scope       `json:"scopes"`
 	Lookahead time.Duration `json:"lookahead_ns"`
 	Grace     time.Duration `json:"grace_ns"`
-	FairScope string        `json:"fair_scope,omitempty"` // empty: one line for all
+	FairScope string        `json:"fair_scope,omitempty"` // empty: all jobs are one flow
 	// FairByTime and PriorityFloor are those of Options.
 	FairByTime    bool    `json:"fair_by_time,omitempty"`
 	PriorityFloor float64 `json:"priority_floor"`

@@ -8,9 +8,9 @@ type Outcome int
 const (
 	// Granted: the job is charged and starts at Start, at most its MaxWait away.
 	Granted Outcome = iota + 1
-	// Booked: the job has a slot at Start. Ask again then, or up to its MaxWait before. If Start
-	// is nearer than MaxWait, the slot depends on a lease that may still be renewed: ask again at
-	// Start.
+	// Booked: the job has a slot at Start. Ask again then, or up to its MaxWait before. If Start is nearer
+	// than MaxWait, ask again at Start: the job has Plan, or only the time of its slot can tell whether it
+	// starts, for example since a running job may renew its lease until then.
 	Booked
 	// Waiting: the job stands in line behind others. It need not ask again: a pull books it when
 	// its turn has come.
