@@ -26,7 +26,7 @@ type Over struct {
 	Units      int64     // the units in the window or the period, or the units that ran
 }
 
-// String says which limit was exceeded when, and by how many units in all.
+// String says which limit was exceeded, when, and how many units counted or ran then.
 func (o Over) String() string {
 	if o.Limit.Running {
 		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units,
