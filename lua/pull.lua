@@ -47,7 +47,8 @@ local due_now = {}
 local found_due = call('ZRANGEBYSCORE', timers, '-inf', due_until, 'WITHSCORES', 'LIMIT', 0, puller.looks)
 for i = 1, #found_due, 2 do
   due_now[#due_now + 1] = {
-    name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), rank = i,
+    name = found_due[i], at = tonumber(found_due[i + 1]), rank = i,
+    about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))),
     wide = min(2, call('ZCARD', wait_of(found_due[i]))),
   }
 end
@@ -64,7 +65,7 @@ for i = 1, #due_now do
   end_if_tired()
   -- The next pull begins with the remaining timers, since each handled timer now has a later time than they.
   if puller.bookings == 0 or puller.looks <= 0 then break end
-  local fine, problem = pcall(attempt, due_now[i].name)
+  local fine, problem = pcall(attempt, due_now[i].name, due_now[i].at)
   if not fine then
     note_trouble(problem)
     call('ZADD', timers, format('%d', now + 1000000), due_now[i].name) -- the other timers go on

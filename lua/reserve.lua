@@ -121,7 +121,7 @@ if stands and #asked > 0 then
 end
 
 -- Decide all other cases.
--- uses: entries, queue, line, decide
+-- uses: entries, queue, line, takeover, decide
 if stands and #asked > 0 then check_line() end
 -- Finds edges that are missing before anything is decided; other errors are those of single jobs.
 local fine, problem = pcall(function()
@@ -150,7 +150,7 @@ for i = 1, #asked do
   }
   local fine, said = pcall(function()
     local lane = lane_of(asked[i].lane)
-    if seen[id] then record = call('HGET', jobs, id) end -- the same job again
+    if seen[id] or overtaken[id] then record = call('HGET', jobs, id) end -- it was decided on before
     seen[id], job.costs = true, costs_of(lane, costs_text)
     return decide(job, lane, record or nil)
   end)

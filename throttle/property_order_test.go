@@ -20,7 +20,8 @@ import (
 // In every other history some jobs come late. Then these jobs may be passed:
 //   - late jobs;
 //   - jobs that lost their slot to a late job;
-//   - jobs with a slot around that of a late job, by jobs that take the room which the late job leaves free.
+//   - jobs with a slot around that of a late job, by jobs that take the room which the late job leaves free;
+//   - jobs that wait, by a job that comes and takes over the slot of a late job of its lane.
 func TestPropertyOrder(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -129,7 +130,7 @@ type crew struct {
 	slots    []happening // ahead, in order
 	starts   []happening
 	late     map[string]time.Duration // how long after its first slot a job comes
-	excused  map[string]bool          // who is late, or lost its slot to one that was
+	excused  map[string]bool          // who is late, lost its slot to one that was, or took over its slot
 	around   map[string]bool          // who was given a slot while one of these had one
 	belated  bool                     // a late one has come
 }
@@ -172,6 +173,9 @@ func (c *crew) bring(t failer, job happening, atSlot bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.Outcome == throttle.Granted && !atSlot && c.awaits(job) {
+		c.excused[job.ID], c.belated = true, true
+	}
 	switch {
 	case r.Outcome == throttle.Granted && r.Start.Equal(c.now):
 		c.starts = append(c.starts, job)
@@ -188,6 +192,15 @@ func (c *crew) bring(t failer, job happening, atSlot bool) {
 	}
 	c.belated = c.belated || atSlot && c.excused[job.ID]
 	c.next = r.Next
+}
+
+// awaits reports whether a late job of the same lane has not come.
+func (c *crew) awaits(job happening) bool {
+	return slices.ContainsFunc(c.slots, func(other happening) bool { return c.excused[other.ID] && sameLane(job, other) })
+}
+
+func sameLane(a, b happening) bool {
+	return a.Keys["tenant"] == b.Keys["tenant"] && a.Keys["domain"] == b.Keys["domain"]
 }
 
 // pull books the jobs whose turn has come.
@@ -249,8 +262,7 @@ func inOrder(t *rapid.T, c *crew) {
 			if c.excused[first.ID] || c.around[first.ID] || c.excused[second.ID] {
 				continue
 			}
-			same := first.Keys["tenant"] == second.Keys["tenant"] && first.Keys["domain"] == second.Keys["domain"]
-			if same && second.Weight >= first.Weight && started[second.ID].Before(started[first.ID]) {
+			if sameLane(first, second) && second.Weight >= first.Weight && started[second.ID].Before(started[first.ID]) {
 				t.Fatalf("%s (weight %d) started at %s, %s of the same lane (weight %d), which came after it, at %s",
 					first.ID, first.Weight, started[first.ID], second.ID, second.Weight, started[second.ID])
 			}

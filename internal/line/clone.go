@@ -28,6 +28,10 @@ func (l *Line) Clone() *Line {
 	maps.Copy(c.claims, l.claims)
 	c.timers, c.overdues, c.all, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.all, l.pulled, l.playing
 	c.shares = l.shares.clone()
+	for lane, late := range l.late {
+		own := late.clone()
+		c.late[lane] = &own
+	}
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
 	for mark, r := range l.runs {
@@ -49,6 +53,7 @@ func (l *Line) Equal(other *Line) bool {
 		maps.EqualFunc(l.set, other.set, scopeSet.equal) &&
 		maps.EqualFunc(l.runs, other.runs, (*run).equal) &&
 		l.shares.equal(&other.shares) &&
+		maps.EqualFunc(l.late, other.late, (*ranked[int64]).equal) &&
 		maps.Equal(l.settled, other.settled)
 }
 

@@ -78,10 +78,6 @@ func (l *Line) isOfLaterClock(slot int64) bool { return slot > l.now+l.settings.
 // assign gives a job a start, a booking, or an entry in its lane: at the front if the job had one before.
 func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
-	if min(f.at, l.ends(lane)) > l.now+job.Latest { // when other limits are in force, it may be sooner
-		l.leaveLine(job.ID)
-		return Answer{Outcome: TooLate, Start: f.at, Held: l.holdOf(f)}
-	}
 	other, near := "", false
 	if len(lane.jobs) == 0 || back {
 		if !back {
@@ -89,7 +85,17 @@ func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 		}
 		near = other == "" && f.at <= l.now+l.settings.Lookahead
 	}
-	starts := near && f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at)
+	tooLate := min(f.at, l.ends(lane)) > l.now+job.Latest // when other limits are in force, it may be sooner
+	starts := near && !tooLate && f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at)
+	if !starts {
+		if answer, done := l.takeOver(job, lane, arrival); done {
+			return answer
+		}
+	}
+	if tooLate {
+		l.leaveLine(job.ID)
+		return Answer{Outcome: TooLate, Start: f.at, Held: l.holdOf(f)}
+	}
 	if full := l.full(lane, job); full != nil && !starts {
 		return l.refuse(lane, f, full)
 	}
@@ -159,6 +165,9 @@ func (l *lane) firstSince(arrival int64) int {
 // stillWaiting answers a waiting job that asks again. If it is older than the first job of its lane, the lane was lost
 // and other jobs have come since: the job goes to the front.
 func (l *Line) stillWaiting(job Job, lane *lane, arrival int64) Answer {
+	if answer, done := l.takeOver(job, lane, arrival); done {
+		return answer
+	}
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
 	if arrival < lane.jobs[0].arrival {
 		return l.wait(job, lane, f, "", arrival, true)

@@ -11,8 +11,9 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	overdues ranked[int64] // by job: when the overdue job is reported again
-	timers   ranked[int64] // by scope key: when a pull looks at it; by "=" and a job: when its booking's grace is over
+	overdues ranked[int64]             // by job: when the overdue job is reported again
+	timers   ranked[int64]             // by scope key: when a pull looks at it; by "=" and a job: when it is late or overdue
+	late     map[string]*ranked[int64] // by lane: the late jobs, by slot
 	// by flow, if its share is not 1: the second in which a job last stated the share times shareSecond, plus the share
 	shares ranked[int64]
 	claims map[string]claim // by scope key
@@ -41,7 +42,7 @@ type Line struct {
 func New() *Line {
 	return &Line{
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
-		queues: make(map[string]*queue),
+		queues: make(map[string]*queue), late: make(map[string]*ranked[int64]),
 		claims: make(map[string]claim), set: make(map[string]scopeSet),
 		settled: make(map[string]int64),
 		runs:    make(map[string]*run), all: scopeSet{}.asOf(0),
@@ -211,13 +212,14 @@ func (l *Line) promise(id string, lane *lane, costs []int64, at, arrival int64) 
 	}
 	l.book(lane, costs, at, 1)
 	l.note(id, &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name})
-	l.timers.set("="+id, at+l.settings.Grace)
+	l.timers.set("="+id, l.lateFrom(at))
 }
 
 // unbook takes a booking back.
 func (l *Line) unbook(id string, known *record) {
 	if known.state == booked {
 		l.book(l.lane(known.lane), known.costs, known.slot, -1)
+		l.forgetLate(id, known)
 	}
 	l.overdues.delete(id)
 	l.timers.delete("=" + id)

@@ -182,7 +182,7 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 func (p *puller) attempt(name string) {
 	switch {
 	case strings.HasPrefix(name, "="):
-		p.endBooking(name[1:])
+		p.lookAtBooking(name[1:])
 	case strings.HasPrefix(name, "+"):
 		p.reclaim(name[1:])
 	default:

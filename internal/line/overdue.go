@@ -32,14 +32,14 @@ type puller struct {
 	told            Pulled
 }
 
-// reportOverdue reports a job that should ask again, and keeps its position for a while.
+// reportOverdue reports a job that should ask again.
 func (p *puller) reportOverdue(told Told) {
-	p.timers.set("="+told.ID, p.now+forgetAfter)
-	p.overdues.set(told.ID, p.now)
+	again := p.now
 	if p.delivers {
 		p.told.Overdue = append(p.told.Overdue, told)
-		p.overdues.set(told.ID, p.now+toldAgain)
+		again += toldAgain
 	}
+	p.makeOverdue(told.ID, again)
 }
 
 // reportAgain reports a job again that has still not come.
@@ -54,9 +54,10 @@ func (p *puller) reportAgain(id string) {
 	p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
 }
 
-// endBooking ends a booking whose grace is over, or that was made before the clock stepped back. The job keeps its
-// position for a while. Any other booking is of a planned job, which endBooking reports.
-func (p *puller) endBooking(id string) {
+// lookAtBooking ends a booking whose grace is over, or that was made before the clock stepped back. The job keeps its
+// position for a while. Else lookAtBooking notes that the job is late or, if its timer was set for an instant before its
+// slot, reports a plan.
+func (p *puller) lookAtBooking(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {
 		delete(p.jobs, id)
@@ -66,13 +67,17 @@ func (p *puller) endBooking(id string) {
 	}
 	ends := known.slot + p.settings.Grace
 	if p.now < ends && !p.isOfLaterClock(known.slot) {
+		if timer, _ := p.timers.get("=" + id); timer > known.slot {
+			p.noteLate(id, known)
+			p.timers.set("="+id, ends)
+			return
+		}
 		p.told.Booked = append(p.told.Booked, Told{id, known.slot, known.lane})
 		p.bookings--
-		p.timers.set("="+id, ends)
+		p.timers.set("="+id, p.lateFrom(known.slot))
 		return
 	}
 	p.unbook(id, known)
-	known.state, known.lost = overdue, false
 	p.reportOverdue(Told{id, known.slot, known.lane})
 	p.hurryLane(p.lane(known.lane))
 }

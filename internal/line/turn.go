@@ -47,7 +47,6 @@ func (p *puller) throwOut(lane *lane) (first *element, thrown, more bool) {
 		return first, false, more
 	}
 	job := p.takeOut(lane)
-	p.note(job.id, &record{state: overdue, costs: job.costs, arrival: job.arrival, lane: lane.name})
 	p.reportOverdue(Told{job.id, p.now, lane.name})
 	first, more = p.firstJob(lane)
 	return first, true, more

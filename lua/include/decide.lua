@@ -1,5 +1,5 @@
 -- Decides what one job gets, as text of the reply: a start, a booking, an entry in its lane, or a refusal.
--- uses: kinds, grants, records, waiting, key, placing, priority, tags, queue, line
+-- uses: kinds, grants, records, waiting, key, placing, priority, tags, queue, line, takeover
 local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
 
 local function limit_text(key, limit, units_text)
@@ -102,16 +102,20 @@ end
 -- that would have to wait is refused if a line is full for it.
 local function assign(job, lane, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
-  if min(at, lane.ends) > now + job.latest then -- from lane.ends on other limits may allow it
-    if job.record then leave_line(job.id, job.record) end
-    return format('4 %d', at) .. hold_of(key, holder)
-  end
   local other, near
   if lane.jobs == 0 or back then
     other = in_line.any and not back and contended(lane)
     near = not other and at <= horizon
   end
-  local starts = near and at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at)
+  local too_late = min(at, lane.ends) > now + job.latest -- from lane.ends on other limits may allow it
+  local starts = near and not too_late and at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at)
+  if not starts and in_line.any and take_over(job, lane) then
+    return grant(job.id, lane, job.costs, now, job.arrival)
+  end
+  if too_late then
+    if job.record then leave_line(job.id, job.record) end
+    return format('4 %d', at) .. hold_of(key, holder)
+  end
   local refused = not starts and job.bounds and refuse(job, lane, at, key, holder)
   if refused then return refused end
   if not near then return wait(job, lane, at, key, holder, other, back) end
@@ -148,11 +152,7 @@ local function redeem(job, lane, slot)
   if not starts then count_jobs(lane) end
   unbook(job.id, job.record)
   local _, booked, arrival = parse_booking(job.record)
-  if booked ~= job.costs_text then -- its flow was charged for the booking
-    local deltas = costs_of(lane, booked)
-    for i = 1, #lane do deltas[i] = job.costs[i] - deltas[i] end
-    charge(lane, deltas, 1, true)
-  end
+  if booked ~= job.costs_text then charge_difference(lane, costs_of(lane, booked), job.costs) end
   if starts then
     note(job.id, job.record)
     return grant(job.id, lane, job.costs, at, job.arrival)
@@ -176,6 +176,7 @@ end
 -- Answers a waiting job that asks again. If it is older than the first job of its lane, the lane was lost and other
 -- jobs have come since: the job goes to the front.
 local function still_waiting(job, lane)
+  if take_over(job, lane) then return grant(job.id, lane, job.costs, now, job.arrival) end
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if not reachable(lane) then
     local name, look = lane[1].name, now

@@ -1,6 +1,6 @@
 -- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key
 -- that has no room for its first job.
--- uses: edges, records, waiting, key, placing, priority, queue
+-- uses: edges, records, waiting, key, placing, priority, queue, late
 local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
@@ -70,11 +70,11 @@ local function blocked(lane, costs, at, key)
 end
 
 -- Books a job in every ledger, whatever the modes are: they may be others when the booking is taken back. Remembers
--- until when it counts if the job does not come. before: the job's record so far, nil for none.
+-- when it is late if the job does not come. before: the job's record so far, nil for none.
 local function promise(id, lane, costs_text, costs, at, arrival, before)
   for i = 1, #lane do book(lane[i], at, costs[i]) end
   note(id, before, booking_record(at, costs_text, arrival, marks_of(before, has_lost(before)), lane.text))
-  write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
+  write('ZADD', timers, format('%d', late_from(at)), BOOKING .. id)
 end
 
 -- The edges that a booking for an instant needs and Redis does not have, as an error; nil if it has them.
@@ -100,6 +100,7 @@ local function unbook(id, record)
     if lacks then error(lacks, 0) end
     costs = costs_of(lane, costs)
     for i = 1, #lane do book(lane[i], tonumber(slot), -costs[i]) end
+    forget_late(id, text)
   end
   if slot == '0' then write('ZREM', overdues, id) end
   if write('ZREM', timers, BOOKING .. id) == 1 or not call('ZSCORE', timers, CLAIM .. id) then return end
@@ -139,5 +140,5 @@ local function check_line()
   next_look()
   call('HGET', claims, SWEEP)
 end
-return lane_of, cost_of, look_anew, never_fits, blocked, lacks_edges, promise, unbook, leave_line, check_record,
-  check_line
+return lane_of, cost_of, look_anew, leave_lane, never_fits, blocked, lacks_edges, promise, unbook, leave_line,
+  check_record, check_line

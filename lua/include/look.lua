@@ -105,10 +105,10 @@ local function look(name)
   return now
 end
 
--- Looks at one member of timers.
-local function attempt(member)
+-- Looks at one member of timers, which was due at an instant.
+local function attempt(member, timer)
   local mark, id = sub(member, 1, 1), sub(member, 2)
-  if mark == BOOKING then return end_booking(id) end
+  if mark == BOOKING then return look_at_booking(id, timer) end
   if mark == CLAIM then return reclaim(id) end
   local again_at
   if mark == SWEEP then

@@ -1,7 +1,7 @@
 -- Booked jobs that come on time, decided and written at once: all of their scope keys are enforced and none is paused,
 -- behind a step of the clock or under other limits than windows, and all limits have room for all jobs. That needs none
 -- of the includes below, which are most of what such a call costs. In any other case nothing is written.
--- uses: kinds, records, ledger, key
+-- uses: kinds, records, ledger, key, late
 
 -- The units of a ledger that still count at an instant.
 local function counts_at(key, ledger, at)
@@ -36,7 +36,7 @@ local function start_of_booking(record, job)
   if not asked or costs ~= asked or text ~= job.lane or slot == '0' then return nil end
   slot = tonumber(slot)
   local start = max(now, slot)
-  if start > min(horizon, now + max_wait, now + latest) then return nil end
+  if start > min(horizon, now + max_wait, now + latest) or late_from(slot) <= now then return nil end
   return start, tonumber(costs), slot, format('1 %d 0 %d', start, max(0, start - arrival))
 end
 

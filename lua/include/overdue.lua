@@ -1,6 +1,6 @@
 -- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
 -- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
--- uses: records, waiting, key, queue, line
+-- uses: records, waiting, key, queue, late, line
 local TOLD_AGAIN = 1000000 -- us
 local puller = {
   bookings = 0, looks = 0, -- how many are left
@@ -16,12 +16,9 @@ local function add_job(list, id, slot, text)
   for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
 end
 
--- Reports a job that should ask again, and keeps its position for a while. Its flow pays anew for its next booking.
+-- Reports a job that should ask again.
 local function report_overdue(id, slot, costs_text, arrival, text, before)
-  note(id, before, booking_record(0, costs_text, arrival, marks_of(before, false), text))
-  write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
-  write('ZADD', overdues, format('%d', puller.delivers and now + TOLD_AGAIN or now), id)
-  expire(overdues)
+  make_overdue(id, costs_text, arrival, text, before, puller.delivers and now + TOLD_AGAIN or now)
   if puller.delivers then add_job(puller.overdue, id, slot, text) end
 end
 
@@ -35,8 +32,8 @@ local function report_again(id)
 end
 
 -- Ends a booking whose grace is over, or that was made before the clock stepped back; the job keeps its position for a
--- while. Otherwise reports a plan.
-local function end_booking(id)
+-- while. Else notes that the job is late or, if its timer was set for an instant before its slot, reports a plan.
+local function look_at_booking(id, timer)
   local record = call('HGET', jobs, id)
   local slot, costs_text, arrival, text = parse_booking(record or '')
   if not slot or slot == '0' then
@@ -46,12 +43,16 @@ local function end_booking(id)
   end
   local ends = slot + grace
   if now < ends and ends <= horizon + STEPPED_BACK + grace then
+    if timer > tonumber(slot) then
+      note_late(id, slot, text)
+      return write('ZADD', timers, format('%d', ends), BOOKING .. id)
+    end
     add_job(puller.booked, id, slot, text)
     puller.bookings = puller.bookings - 1
-    return write('ZADD', timers, format('%d', ends), BOOKING .. id)
+    return write('ZADD', timers, format('%d', late_from(slot)), BOOKING .. id)
   end
   unbook(id, record)
   report_overdue(id, slot, costs_text, arrival, text, record)
   hurry_lane(text)
 end
-return puller, add_job, report_overdue, report_again, end_booking
+return puller, add_job, report_overdue, report_again, look_at_booking

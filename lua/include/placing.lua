@@ -261,15 +261,16 @@ end
 
 -- The same. What a search has found is known until a ledger of the scope key changes: jobs that wait change none.
 local function search_on(key, at, cost, promises)
-  local known, before = key.known[at], asked
-  if known and known.cost == cost and known.promises == promises and asked + known.asked <= MOST_ASKED then
+  local place, before = promises and at or -at, asked
+  local known = key.known[place]
+  if known and known.cost == cost and asked + known.asked <= MOST_ASKED then
     asked = asked + known.asked
     return known.start, known.holder
   end
   local start, holder = search(key, at, cost, promises)
   budget.left = budget.left - 15 * (asked - before)
   if asked <= MOST_ASKED then
-    key.known[at] = { cost = cost, promises = promises, start = start, holder = holder, asked = asked - before }
+    key.known[place] = { cost = cost, start = start, holder = holder, asked = asked - before }
   end
   return start, holder
 end

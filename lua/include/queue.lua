@@ -179,6 +179,13 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
+-- Charges a flow, which has paid for other costs, for the difference.
+local function charge_difference(lane, paid, costs)
+  local deltas = {}
+  for i = 1, #lane do deltas[i] = costs[i] - paid[i] end
+  charge(lane, deltas, 1, true)
+end
+
 -- When to look at a scope key that has room at an instant: within 300 s, since another process may have other limits,
 -- or the clock may have been set; and not after a setting ends.
 local function soon(at, ends) return min(at, ends, now + 300000000) end
@@ -191,4 +198,4 @@ local function save_line()
   return next_look()
 end
 return firsts, first, flows_in, due, hurry, hurry_lane, EVERY_TIMER, hurry_all, sweep, walk_of, save_walk, stand, leave,
-  contended, charge, soon, save_line
+  contended, charge, charge_difference, soon, save_line

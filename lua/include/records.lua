@@ -2,7 +2,7 @@
 local jobs, timers, claims, overdues = prefix .. 'jobs', prefix .. 'timers', prefix .. 'claims', prefix .. 'overdue'
 
 -- A member of timers without a mark is a queue. With a mark before its ID, a job has a timer:
-local BOOKING = '=' -- when the grace of its booking is over, its plan is reported, or it is forgotten while overdue
+local BOOKING = '=' -- when its plan is reported, or it is late, its grace is over, or it is forgotten while overdue
 local FORGET_AFTER = 600000000 -- us until an overdue job is forgotten
 local CLAIM = '+' -- when a pull looks at its claim
 local SWEEP = '~' -- alone, also in claims: hurry_all goes on

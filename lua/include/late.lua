@@ -1,0 +1,39 @@
+-- Booked jobs that have not come: late ones, a lookahead after their slots, and overdue ones, whose bookings ended.
+-- uses: records, waiting
+local LATE = prefix .. 'late:' -- and a lane: the jobs that were noted as late, by slot
+local LATE_AFTER = 100000 -- us after its slot; a job comes before its slot as a rule
+local MOST_GONE = 10 -- how many jobs that are not late any more one look passes
+
+-- When a pull notes a booked job as late, or as overdue if its grace is over first.
+local function late_from(slot) return slot + min(LATE_AFTER, grace) end
+
+local function note_late(id, slot, lane)
+  write('ZADD', LATE .. lane, slot, id)
+  expire(LATE .. lane)
+end
+
+local function forget_late(id, lane) write('ZREM', LATE .. lane, id) end
+
+-- The late job of a lane with the earliest slot, its record, and the slot, the costs and the arrival there; nil if none
+-- is late.
+local function first_late(lane)
+  local found = call('ZRANGE', LATE .. lane, 0, MOST_GONE, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local id, noted = found[i], tonumber(found[i + 1])
+    if late_from(noted) > now then return nil end
+    local record = call('HGET', jobs, id) or ''
+    local slot, costs_text, arrival, booked_in = parse_booking(record)
+    if tonumber(slot) == noted and booked_in == lane then return id, record, noted, costs_text, arrival end
+    forget_late(id, lane) -- it has come, or its record was lost
+  end
+end
+
+-- Ends the booking of a job that has not come. It keeps its position for a while, and its flow pays anew for its next
+-- booking. again: when a pull reports it, again or for the first time.
+local function make_overdue(id, costs_text, arrival, lane, before, again)
+  note(id, before, booking_record(0, costs_text, arrival, marks_of(before, false), lane))
+  write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
+  write('ZADD', overdues, format('%d', again), id)
+  expire(jobs, timers, overdues)
+end
+return late_from, note_late, forget_late, first_late, make_overdue

@@ -1,0 +1,27 @@
+-- The room of late jobs. A booked job that does not come to its slot would leave its room unused: the next job
+-- of its lane that asks takes it over.
+-- uses: entries, records, waiting, placing, queue, late, line
+local overtaken = {} -- by ID: whether this call has made a job overdue, so that its record is another now
+
+-- Gives a job the room and the turn of a late job of its lane that weighs as much or more, to start in now. Returns
+-- false if there is none, or if starts leave no room. The late job is overdue from now on.
+local function take_over(job, lane)
+  local id, record, slot, costs_text, arrival = first_late(lane.text)
+  if not id or job.plan then return false end
+  local costs = costs_of(lane, costs_text)
+  for i = 1, #lane do
+    if job.costs[i] > costs[i] then return false end
+  end
+  if earliest(lane, job.costs, now, false, ENFORCE) > now or not may_start(lane, job.costs, now) then return false end
+  budget.left = budget.left - 60
+  unbook(id, record)
+  overtaken[id] = true
+  make_overdue(id, costs_text, arrival, lane.text, record, slot + grace)
+  charge_difference(lane, costs, job.costs)
+  if job.record then
+    if parse_waiting(job.record) then leave_lane(job.id, lane) end
+    note(job.id, job.record)
+  end
+  return true
+end
+return overtaken, take_over
