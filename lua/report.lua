@@ -28,17 +28,17 @@ check_line()
 local key = key_of(name)
 local before = 1000 - key.less
 
--- The shortest window of the scope key; its lease, or its shortest quota, if it has no windows; 0 if it has no limits.
+-- The shortest window, without windows the shortest quota, 0 without both; and in which time the share grows once.
 local function shortest()
-  local length = 0
+  local lease
   for i = 1, #key.limits do
-    local limit = key.limits[i]
-    if limit.units > 0 and limit.kind.slides then return limit.length end
-    if limit.units > 0 and length == 0 then length = limit.length end
+    local limit, length = key.limits[i], key.limits[i].length
+    if limit.units > 0 and limit.kind.settled then return length, not limit.kind.slides and lease or length end
+    if limit.units > 0 then lease = lease or length end
   end
-  return length
+  return 0, lease or 0
 end
-local window = shortest()
+local window, pace = shortest()
 
 -- What the upstream says of limits that the scope key has, and the share of them that it serves.
 local said, ceiling = {}, 1000
@@ -87,7 +87,7 @@ end
 -- Takes an answer into account: it forgives earlier refusals, and the served share grows.
 local function follow_answer()
   if started == 0 or started > key.down then key.refusals = 0 end
-  if before < ceiling and now - key.changed >= window then
+  if before < ceiling and now - key.changed >= pace then
     key.less, key.changed = 1000 - min(ceiling, before + STEP), now
   end
 end

@@ -27,7 +27,7 @@ type Report struct {
 // ReportedLimit is what an upstream said of one of its limits.
 type ReportedLimit struct {
 	// Window says which of the scope's limits this is about, without a margin; of a quota it is the
-	// Length. 0 means the limit with the shortest window or, in a scope that has only quotas, the shortest quota.
+	// Length. 0 means the limit with the shortest window or, in a scope without windows, the shortest quota.
 	// Windows that the scope key does not have are ignored, as are running limits.
 	Window time.Duration
 	// Units is how many units the upstream serves in the window; -1 if it does not say.
@@ -58,8 +58,8 @@ const mostReported = 16
 // the key for as long as the upstream asks to wait. If the upstream does not say, the key is
 // closed for a second, and for twice as long with each further refusal, up to 5 minutes. A
 // success resets that time, and raises the served share by a tenth of the limits, at most once
-// in the scope's shortest window (additive increase, multiplicative decrease: Chiu and Jain,
-// 1989). If the upstream says that it serves fewer units than the limit, the served share falls
+// in the scope's shortest window, without windows in its lease (additive increase, multiplicative decrease: Chiu and
+// Jain, 1989). If the upstream says that it serves fewer units than the limit, the served share falls
 // to their part of the limit at once. If that, or what others have used of the upstream's limit,
 // already explains a refusal, the share is not lowered again. A day after its last change the served share
 // becomes 1 again, and at once with ResetLimits of the scope key.

@@ -1,6 +1,9 @@
 package line
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // The served share of a scope key's limits, in thousandths, goes down by a factor and up by a step, as in AIMD (Chiu
 // and Jain 1989).
@@ -94,7 +97,8 @@ func (k *key) isMeant(limit *Limit, window, margin int64) bool {
 	case !limit.Kind.Settled():
 		return false
 	case window == 0:
-		return limit.Length == k.shortest()
+		shortest, _ := k.shortest()
+		return limit.Length == shortest
 	case limit.Kind.Slides():
 		return limit.Length == window+margin
 	}
@@ -150,23 +154,24 @@ func (k *key) answered(now int64, r Report, before, ceiling int64) {
 	if r.Started == 0 || r.Started > a.down {
 		a.refusals = 0
 	}
-	if before < ceiling && now-a.changed >= k.shortest() {
+	if _, pace := k.shortest(); before < ceiling && now-a.changed >= pace {
 		a.less, a.changed = whole-min(ceiling, before+step), now
 	}
 }
 
-// shortest returns the length of the key's shortest window; without windows, its lease or shortest quota; without
-// limits, 0.
-func (k *key) shortest() int64 {
-	shortest := int64(0)
+// shortest returns the length of the key's shortest window, without windows that of its shortest quota; 0 without both.
+// pace is once in which time the share grows: in that window, without windows in the lease; without limits, 0.
+func (k *key) shortest() (window, pace int64) {
 	for _, limit := range k.limits {
 		switch {
 		case limit.Units <= 0:
 		case limit.Kind.Slides():
-			return limit.Length
-		case shortest == 0:
-			shortest = limit.Length
+			return limit.Length, limit.Length
+		case limit.Kind.Settled():
+			return limit.Length, cmp.Or(pace, limit.Length)
+		case pace == 0:
+			pace = limit.Length
 		}
 	}
-	return shortest
+	return 0, pace
 }
