@@ -259,7 +259,8 @@ func (d *deployment) others(ctx context.Context) error {
 }
 
 // askIfDue is others for a Client: in its process there may be no shaper whose run asks. It asks
-// if a question is due, and waits for knownWithin at most; a call meanwhile goes by the last answer.
+// if a question is due, and waits for knownWithin at most; a call meanwhile goes by the last answer, and waits for the
+// first one.
 func (d *deployment) askIfDue(ctx context.Context) error {
 	if d == nil {
 		return nil
@@ -271,15 +272,14 @@ func (d *deployment) askIfDue(ctx context.Context) error {
 	}
 	d.mu.Unlock()
 	if due {
-		ctx, cancel := context.WithTimeout(ctx, knownWithin)
+		time.AfterFunc(knownWithin, d.waitNoMore)
+		within, cancel := context.WithTimeout(ctx, knownWithin)
 		defer cancel()
-		if err := d.own(ctx); err != nil {
+		if err := d.own(within); err != nil {
 			d.log.Debug("worker: this asynq deployment does not own the throttle", zap.Error(err))
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.refusal()
+	return d.others(ctx)
 }
 
 // refusal is a *DeploymentError or nil. The caller holds mu.

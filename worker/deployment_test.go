@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -329,4 +330,91 @@ func TestClientOfAnotherDeploymentPlansNothing(t *testing.T) {
 			t.Errorf("the throttle's own: got %+v, %v; want it planned", p, err)
 		}
 	})
+}
+
+// TestClientsFirstTasksWaitForTheOwner: many tasks are enqueued through a Client before it knows which deployment owns
+// the throttle. All of them wait for the first answer, and none is planned. Without an answer in time all of them are
+// planned, and no later one waits again until the next question.
+func TestClientsFirstTasksWaitForTheOwner(t *testing.T) {
+	t.Parallel()
+	const within, tasks = 250 * time.Millisecond, 10
+	for name, row := range map[string]struct {
+		takes, waits time.Duration // the answer; each task
+		planned      int
+	}{
+		"an answer":         {100 * time.Millisecond, 100 * time.Millisecond, 0},
+		"no answer in time": {time.Second, within, tasks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, perTenant(tasks, time.Hour), func(t *testing.T, w *world) {
+				if err := w.shaper.Own(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				other := elsewhere(w)
+				other.client.AddHook(&slowOnce{key: "asynq:throttle:deployment", takes: row.takes})
+				client, err := worker.NewClient(w.throttle, other.client, jobOf, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				enqueue := func() (planned bool, took time.Duration) {
+					began := time.Now()
+					p, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1)))
+					if err != nil {
+						t.Error(err)
+					}
+					return p.Reservation.Outcome != 0, time.Since(began)
+				}
+				var all sync.WaitGroup
+				var planned atomic.Int64
+				for range tasks {
+					all.Go(func() {
+						is, took := enqueue()
+						if is {
+							planned.Add(1)
+						}
+						if took < row.waits || took >= row.waits+10*time.Millisecond {
+							t.Errorf("a task took %s, want %s", took, row.waits)
+						}
+					})
+				}
+				all.Wait()
+				if used, booked := w.used("acme"); planned.Load() != int64(row.planned) || used+booked != int64(row.planned) {
+					t.Errorf("%d tasks are planned, used %d and booked %d; want %d", planned.Load(), used, booked, row.planned)
+				}
+				if _, took := enqueue(); took >= 10*time.Millisecond {
+					t.Errorf("a later task took %s, want it not to wait", took)
+				}
+				time.Sleep(2 * time.Second) // the late answer has come
+				if is, _ := enqueue(); is {
+					t.Error("a task is planned after the answer")
+				}
+			})
+		})
+	}
+}
+
+// slowOnce delays the first command about one key.
+type slowOnce struct {
+	key   string
+	takes time.Duration
+	was   atomic.Bool
+}
+
+// DialHook implements redis.Hook.
+func (*slowOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (s *slowOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[1] == s.key && s.was.CompareAndSwap(false, true) {
+			time.Sleep(s.takes)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (*slowOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
