@@ -9,7 +9,6 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
-	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -89,17 +88,19 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	return false, &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// pauseKey closes a scope key, and returns for how long, and whether that keeps jobs back: it does not
-// where the mode of the scope is not Enforce, or if a call has failed.
+// pauseKey closes a scope key, and returns for how long, and whether that is known to keep jobs back: it does not
+// where the mode of the scope is not Enforce, and a task that is planned there may start within the wait.
 func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation,
 	wait *WaitError) (delay time.Duration, inForce bool) {
 	ends, follows, err := s.closeKey(ctx, r, wait)
-	var state inspect.Usage
-	if err == nil {
-		state, err = s.looks.Usage(ctx, wait.Scope, r.Job.Keys[wait.Scope])
-	}
 	if err != nil {
 		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", wait.Scope), zap.Error(err))
+		return wait.Delay, false
+	}
+	state, err := s.looks.Usage(ctx, wait.Scope, r.Job.Keys[wait.Scope])
+	if err != nil {
+		s.log.Warn("worker: an upstream that asked to wait is paused, it is not known whether its scope is enforced",
+			zap.String("scope", wait.Scope), zap.Error(err))
 		return wait.Delay, false
 	}
 	delay = wait.Delay
