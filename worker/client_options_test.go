@@ -444,6 +444,31 @@ func TestClientRefuses(t *testing.T) {
 	})
 }
 
+// TestClientFillsInTheNonce: a nonce that the user's function sets goes nowhere, whether or not it is one.
+func TestClientFillsInTheNonce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(1, time.Hour), func(t *testing.T, w *world) {
+		for n, nonce := range []string{"chosen", "not a nonce"} {
+			client, err := worker.NewClient(w.throttle, w.client,
+				func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+					job, err := jobOf(ctx, task)
+					job.Nonce = nonce
+					return job, err
+				}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1), asynq.TaskID(fmt.Sprint(n))))
+			if err != nil || p.Reservation.Outcome == 0 || p.Reservation.Job.Nonce != "" {
+				t.Errorf("%q: got %+v, %v; want it planned, without the nonce", nonce, p, err)
+			}
+			if _, err := client.Explain(t.Context(), "default", fmt.Sprint(n)); err != nil {
+				t.Errorf("%q: explained: %v", nonce, err)
+			}
+		}
+	})
+}
+
 // TestNewClientRefusesWrongArguments: the error names the wrong argument.
 func TestNewClientRefusesWrongArguments(t *testing.T) {
 	t.Parallel()

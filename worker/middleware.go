@@ -165,6 +165,7 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 		return job, fmt.Errorf("worker: the job function failed for a task of type %q: %w", task.Type(), err)
 	}
 	job.Deadline = earlier(job.Deadline, expiryOf(task.Headers()))
+	job.Nonce = "" // a Shaper has one of its own, and for a Client the throttle draws one
 	return job, nil
 }
 
