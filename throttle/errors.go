@@ -155,8 +155,12 @@ func (e *DeadlineError) Error() string {
 		return fmt.Sprintf("throttle: there is no start before limits change, and the deadline is %s",
 			e.Deadline.UTC().Format(time.RFC3339))
 	}
+	layout := time.RFC3339
+	if e.Start.Unix() == e.Deadline.Unix() { // whole seconds would be equal
+		layout = time.RFC3339Nano
+	}
 	return fmt.Sprintf("throttle: the earliest start %s is after the deadline %s",
-		e.Start.UTC().Format(time.RFC3339), e.Deadline.UTC().Format(time.RFC3339))
+		e.Start.UTC().Format(layout), e.Deadline.UTC().Format(layout))
 }
 
 // The kinds of failure.

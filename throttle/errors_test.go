@@ -146,6 +146,9 @@ func TestErrorTexts(t *testing.T) {
 		"throttle: the earliest start 2026-03-01T12:01:00Z " +
 			"is after the deadline 2026-03-01T12:00:00Z": &throttle.DeadlineError{
 			Job: "secret", Deadline: at, Start: at.Add(time.Minute), Hold: &throttle.Hold{Key: "secret"}},
+		"throttle: the earliest start 2026-03-01T12:00:00.25Z " +
+			"is after the deadline 2026-03-01T12:00:00Z": &throttle.DeadlineError{
+			Job: "secret", Deadline: at, Start: at.Add(250 * time.Millisecond), Hold: &throttle.Hold{Key: "secret"}},
 		"throttle: the line of scope tenant is full: it has 1 job, 5 units, of at most 1 job; " +
 			"the wait is about 1m0s": &throttle.LineFullError{
 			Job: "secret", Scope: "tenant", Key: "secret", Waiting: throttle.Length{Jobs: 1, Units: 5},
