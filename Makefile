@@ -18,6 +18,7 @@ TOOLS := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)
 
 # How much of each.
 RAPID_CHECKS ?= 300
+RAPID_SEED ?= 0
 FUZZ_TIME ?= 5s
 PEER_CALLS ?= 10000
 PEER_TASKS ?= 10000
@@ -81,9 +82,9 @@ drains: ## jobs drained in full amid a fault, one of each class
 	LONG=1 go test ./internal/reliability/ -count=1 -run '$(DRAINS)/$(DRAIN_ROWS)' -timeout $(TEST_TIMEOUT)
 
 .PHONY: properties
-properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
-	go test ./throttle/ -run Property -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
-	go test ./lua/ -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
+properties: ## the rapid properties with many checks, others each time (RAPID_CHECKS=1000 RAPID_SEED=0)
+	go test ./throttle/ -run Property -rapid.checks=$(RAPID_CHECKS) -rapid.seed=$(RAPID_SEED) -timeout $(TEST_TIMEOUT)
+	go test ./lua/ -rapid.checks=$(RAPID_CHECKS) -rapid.seed=$(RAPID_SEED) -timeout $(TEST_TIMEOUT)
 
 .PHONY: simulate
 simulate: ## worlds of servers, tenants and faults in virtual time, drawn from seeds (SEEDS=10000)

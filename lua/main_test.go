@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	longtest.Default("rapid.checks", longtest.Of("25", "100"))
+	longtest.Properties()
 	longtest.CollectRarely()
 	os.Exit(longtest.Quiet(m).Run())
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	longtest.Default("test.parallel", "4") // many wait most of the time
-	longtest.Default("rapid.checks", longtest.Of("25", "100"))
+	longtest.Properties()
 	longtest.CollectRarely()
 	// dialing is left by a client that found no server: it ends within a second of the client's Close.
 	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
