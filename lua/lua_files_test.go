@@ -410,7 +410,7 @@ var textNames = []string{
 	"found", "member", "beside", "parts", "shadow", "held", "s", "found_due", "whose",
 	"span", "precision_text", "class", "lanes", "marks", "expire_text", "seen_text", "now_text", "since",
 	"uncharged", "kept_text",
-	"BOOKING", "CLAIM", "WALK", "HAD_TURN", "CLASSES",
+	"BOOKING", "CLAIM", "WALK", "HAD_TURN", "CLASSES", "LATE",
 	"note", "note_text", "pause_text", "adapted", "limits_text",
 }
 

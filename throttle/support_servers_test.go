@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -22,6 +23,9 @@ import (
 func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 	t.Helper()
 	t.Run("miniredis", func(t *testing.T) {
+		if longtest.Watched && redistest.Available(t) {
+			t.Skip("the race detector watches the same test on a real Redis")
+		}
 		t.Parallel()
 		test(t, miniClient(t))
 	})

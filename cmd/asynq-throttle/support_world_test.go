@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 	t.Helper()
 	t.Run("miniredis", func(t *testing.T) {
+		if longtest.Watched && redistest.Available(t) {
+			t.Skip("the race detector watches the same test on a real Redis")
+		}
 		t.Parallel()
 		client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 		t.Cleanup(func() { _ = client.Close() })
