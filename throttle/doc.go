@@ -40,8 +40,9 @@
 // A booking keeps its units from newcomers, which are placed around it: a light job may fill
 // a gap before the booking, but no newcomer moves it to a later time. When the job asks at its slot,
 // only units that have really started count. A job that comes after its slot may use what is
-// free then, or goes back to the front of its lane. A booking whose job does not come stops
-// counting Options.Grace after its slot.
+// free then, or goes back to the front of its lane. From 0.1 s after the slot on, the next job of the
+// same lane that asks takes over the slot of a job that has not come. Otherwise a booking whose job
+// does not come stops counting Options.Grace after its slot.
 //
 // # Line
 //

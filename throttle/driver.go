@@ -30,7 +30,8 @@ type Pulled struct {
 	// very long key, only the hash is known, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
-	// process that should have delivered them may have died. Their units no longer count.
+	// process that should have delivered them may have died. Their units no longer count. A job whose
+	// slot was taken over by a later one of its lane is reported at the same time.
 	// Waiting jobs are overdue too if they weigh more than a limit that was set after they came:
 	// Reserve for such a job says which limit. An overdue job is reported again, ever less often, for
 	// ten minutes, until it comes or leaves.

@@ -75,7 +75,8 @@ type Options struct {
 	Timeout time.Duration
 	// Grace is how long after its slot a booking still counts if its job has not come: long
 	// enough for the lateness of a queue, short enough that deleted jobs do not keep room from
-	// others. 0 means 5 s; 1 ms to a day. All processes of one throttle must use the same.
+	// others. A job of the same lane may take over the slot before that, from 0.1 s after the slot on.
+	// 0 means 5 s; 1 ms to a day. All processes of one throttle must use the same.
 	Grace time.Duration
 	// Lookahead is how far ahead jobs are booked; jobs that would start later wait in line. It must
 	// be long enough for a booked job to be delivered in time, by another process if its own has
