@@ -38,8 +38,8 @@ func (l *Line) firstLate(lane *lane) (id string, known *record) {
 	return id, l.jobs[id]
 }
 
-// makeOverdue ends the booking of a job that has not come. The job keeps its position for a while, and its flow pays anew
-// for its next booking. again: when a pull reports it, again or for the first time.
+// makeOverdue ends the booking of a job that has not come. The job keeps its position for a while, and its flow pays
+// anew for its next booking. again: when a pull reports it, again or for the first time.
 func (l *Line) makeOverdue(id string, again int64) {
 	known := l.jobs[id]
 	known.state, known.lost = overdue, false

@@ -11,9 +11,10 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	overdues ranked[int64]             // by job: when the overdue job is reported again
-	timers   ranked[int64]             // by scope key: when a pull looks at it; by "=" and a job: when it is late or overdue
 	late     map[string]*ranked[int64] // by lane: the late jobs, by slot
+	overdues ranked[int64]             // by job: when the overdue job is reported again
+	// by scope key: when a pull looks at it; by "=" and a job: when it is late or overdue
+	timers ranked[int64]
 	// by flow, if its share is not 1: the second in which a job last stated the share times shareSecond, plus the share
 	shares ranked[int64]
 	claims map[string]claim // by scope key

@@ -55,8 +55,8 @@ func (p *puller) reportAgain(id string) {
 }
 
 // lookAtBooking ends a booking whose grace is over, or that was made before the clock stepped back. The job keeps its
-// position for a while. Else lookAtBooking notes that the job is late or, if its timer was set for an instant before its
-// slot, reports a plan.
+// position for a while. Else lookAtBooking notes that the job is late or, if its timer was set for an instant before
+// its slot, reports a plan.
 func (p *puller) lookAtBooking(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {

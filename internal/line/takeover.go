@@ -1,7 +1,7 @@
 package line
 
-// takeOver starts a job now with the room and the turn of a late job of its lane that weighs as much or more. It reports
-// false if there is none, or if starts leave no room. The late job is overdue from now on.
+// takeOver starts a job now with the room and the turn of a late job of its lane that weighs as much or more. It
+// reports false if there is none, or if starts leave no room. The late job is overdue from now on.
 func (l *Line) takeOver(job Job, lane *lane, arrival int64) (Answer, bool) {
 	id, late := l.firstLate(lane)
 	if late == nil || job.Plan {
