@@ -1,10 +1,11 @@
 package line
 
 // takeOver starts a job now with the room and the turn of a late job of its lane that weighs as much or more. It
-// reports false if there is none, or if starts leave no room. The late job is overdue from now on.
+// reports false if there is none, if starts leave no room, or if now is after the job's deadline. The late job is
+// overdue from now on.
 func (l *Line) takeOver(job Job, lane *lane, arrival int64) (Answer, bool) {
 	id, late := l.firstLate(lane)
-	if late == nil || job.Plan {
+	if late == nil || job.Plan || job.Latest < 0 {
 		return Answer{}, false
 	}
 	for i := range lane.keys {

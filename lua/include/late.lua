@@ -1,8 +1,8 @@
--- Booked jobs that have not come: late ones, a lookahead after their slots, and overdue ones, whose bookings ended.
+-- Booked jobs that have not come: late ones, a moment after their slots, and overdue ones, whose bookings have ended.
 -- uses: records, waiting
 local LATE = prefix .. 'late:' -- and a lane: the jobs that were noted as late, by slot
 local LATE_AFTER = 100000 -- us after its slot; a job comes before its slot as a rule
-local MOST_GONE = 10 -- how many jobs that are not late any more one look passes
+local LATE_AT_ONCE = 10 -- how many late jobs one look reads: those before the first may have come, or have no record
 
 -- When a pull notes a booked job as late, or as overdue if its grace is over first.
 local function late_from(slot) return slot + min(LATE_AFTER, grace) end
@@ -17,7 +17,7 @@ local function forget_late(id, lane) write('ZREM', LATE .. lane, id) end
 -- The late job of a lane with the earliest slot, its record, and the slot, the costs and the arrival there; nil if none
 -- is late.
 local function first_late(lane)
-  local found = call('ZRANGE', LATE .. lane, 0, MOST_GONE, 'WITHSCORES')
+  local found = call('ZRANGE', LATE .. lane, 0, LATE_AT_ONCE - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local id, noted = found[i], tonumber(found[i + 1])
     if late_from(noted) > now then return nil end

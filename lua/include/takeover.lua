@@ -1,13 +1,14 @@
--- The room of late jobs. A booked job that does not come to its slot would leave its room unused: the next job
--- of its lane that asks takes it over.
+-- The room of late jobs. A booked job that does not come to its slot would leave its room unused: the next job of its
+-- lane that asks takes the room over.
 -- uses: entries, records, waiting, placing, queue, late, line
 local overtaken = {} -- by ID: whether this call has made a job overdue, so that its record is another now
 
--- Gives a job the room and the turn of a late job of its lane that weighs as much or more, to start in now. Returns
--- false if there is none, or if starts leave no room. The late job is overdue from now on.
+-- Gives a job the room and the turn of a late job of its lane that weighs as much or more, for a start now. Returns
+-- false if there is none, if starts leave no room, or if now is after the job's deadline. The late job is overdue from
+-- now on.
 local function take_over(job, lane)
   local id, record, slot, costs_text, arrival = first_late(lane.text)
-  if not id or job.plan then return false end
+  if not id or job.plan or job.latest < 0 then return false end
   local costs = costs_of(lane, costs_text)
   for i = 1, #lane do
     if job.costs[i] > costs[i] then return false end
