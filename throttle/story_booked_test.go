@@ -118,3 +118,40 @@ func TestRaisedLimitMovesNoBookingLater(t *testing.T) {
 		}
 	})
 }
+
+// TestLighterJobLeavesRoom: a heavy job has a slot, and a light one starts there: the heavy job, which weighs less now, or
+// a job that takes over the slot. The next pull books what waits for the room that is left.
+func TestLighterJobLeavesRoom(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for starts, comes := range map[string]time.Duration{"heavy": time.Hour, "new": time.Hour + 100*time.Millisecond} {
+			scopes := append(globalScope(throttle.Per(10, time.Hour)), throttle.Scope{Name: "tenant"})
+			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
+			ask := func(at time.Duration, tenant, id string, weight int64, want throttle.Outcome) {
+				t.Helper()
+				r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: weight, Keys: of(tenant)})
+				if err != nil || r.Outcome != want {
+					t.Fatalf("%s at %s: %s, %v; want it %s", id, at, r.Outcome, err, want)
+				}
+			}
+			pull := func(at time.Duration) throttle.Pulled {
+				pulled, err := s.Pull(dawn.Add(at))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return pulled
+			}
+			ask(0, "a", "first", 10, throttle.Granted)
+			ask(time.Second, "a", "heavy", 10, throttle.Waiting)
+			pull(time.Hour - time.Second) // books it
+			ask(time.Hour-time.Second, "b", "waits", 1, throttle.Waiting)
+			pull(time.Hour - time.Second)
+			pull(comes)
+			ask(comes, "a", starts, 1, throttle.Granted)
+			if pulled := pull(comes + time.Second); len(pulled.Booked) != 1 {
+				t.Errorf("%s has started: booked %v, and looked at again %s later; want one booking", starts, pulled.Booked,
+					pulled.Next.Sub(pulled.Now))
+			}
+		}
+	})
+}

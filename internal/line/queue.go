@@ -210,9 +210,13 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	}
 }
 
-// chargeDifference moves a flow's tags by the difference between the costs that it was charged and other costs.
+// chargeDifference moves a flow's tags by the difference between the costs that it was charged and other costs. A job
+// that costs less leaves room.
 func (l *Line) chargeDifference(lane *lane, charged, costs []int64) {
 	for i, name := range lane.keys {
+		if costs[i] < charged[i] {
+			l.hurry(name)
+		}
 		if q := l.queues[name]; q != nil {
 			q.charge(lane.class, float64(costs[i]-charged[i])/l.share(lane.flow), l.lower(), false)
 		}

@@ -179,10 +179,13 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
--- Charges a flow, which has paid for other costs, for the difference.
+-- Charges a flow, which has paid for other costs, for the difference. A job that costs less leaves room.
 local function charge_difference(lane, paid, costs)
   local deltas = {}
-  for i = 1, #lane do deltas[i] = costs[i] - paid[i] end
+  for i = 1, #lane do
+    deltas[i] = costs[i] - paid[i]
+    if deltas[i] < 0 then hurry(lane[i].name) end
+  end
   charge(lane, deltas, 1, true)
 end
 
