@@ -36,3 +36,36 @@ func TestTurnsAfterHugeWork(t *testing.T) {
 		t.Errorf("of 260 units a has started %d and b %d, want about a third each", units["a"], units["b"])
 	}
 }
+
+// TestTakingOverIsPaidOnce: a job that has lost its slot, for which its flow has paid, takes over that of a late job. Its
+// flow has then paid for one start.
+func TestTakingOverIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {per(3, 10*second)}, "tenant": nil}))
+	ask := func(name, flow string, cost int64, want line.Outcome) {
+		t.Helper()
+		job := line.Job{ID: name, Lane: flow + "|global:,tenant:" + flow, Costs: []int64{cost, cost}, Share: 1,
+			Latest: line.Never}
+		if got := w.line.Reserve(w.now, w.settings, []line.Job{job})[0].Outcome; got != want {
+			t.Fatalf("%s: outcome %d, want %d", name, got, want)
+		}
+	}
+	ask("first", "c", 3, line.Granted)
+	for _, name := range []string{"lost", "late", "last"} {
+		ask(name, "a", 1, line.Waiting)
+		ask("b"+name, "b", 1, line.Waiting)
+	}
+	before := w.line.Tag("global:", "a")
+	w.now += 10*second - milli
+	w.line.Pull(w.now, w.settings, 50, 200) // books "lost", "blost" and "late"
+	w.now += milli
+	w.line.Pause(w.now, w.settings, "tenant:a", w.now+hour)
+	ask("lost", "a", 1, line.Waiting)
+	w.now += 100 * milli
+	w.line.Pull(w.now, w.settings, 50, 200)
+	w.line.Pause(w.now, w.settings, "tenant:a", 0)
+	ask("lost", "a", 1, line.Granted)
+	if paid := w.line.Tag("global:", "a") - before; paid < 0.9 || paid > 1.1 {
+		t.Errorf("the flow has paid for %.3f units, want 1", paid)
+	}
+}

@@ -20,6 +20,9 @@ func (l *Line) takeOver(job Job, lane *lane, arrival int64) (Answer, bool) {
 	l.makeOverdue(id, late.slot+l.settings.Grace)
 	l.chargeDifference(lane, late.costs, job.Costs)
 	if known := l.jobs[job.ID]; known != nil {
+		if known.lost { // it has paid for another slot
+			l.charge(lane, known.costs, -1)
+		}
 		if known.state == waiting {
 			l.leaveLane(job.ID, known)
 		}

@@ -10,15 +10,14 @@ local function take_over(job, lane)
   local id, record, slot, costs_text, arrival = first_late(lane.text)
   if not id or job.plan or job.latest < 0 then return false end
   local costs = costs_of(lane, costs_text)
-  for i = 1, #lane do
-    if job.costs[i] > costs[i] then return false end
-  end
+  for i = 1, #lane do if job.costs[i] > costs[i] then return false end end
   if earliest(lane, job.costs, now, false, ENFORCE) > now or not may_start(lane, job.costs, now) then return false end
   budget.left = budget.left - 60
   unbook(id, record)
   overtaken[id] = true
   make_overdue(id, costs_text, arrival, lane.text, record, slot + grace)
   charge_difference(lane, costs, job.costs)
+  if has_lost(job.record) then charge(lane, costs_of(lane, match(job.record, '%S+ (%S+)')), -1) end -- for another slot
   if job.record then
     if parse_waiting(job.record) then leave_lane(job.id, lane) end
     note(job.id, job.record)
