@@ -2,6 +2,8 @@ package throttle_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -359,4 +361,74 @@ func TestAllAreLookedAtAnew(t *testing.T) {
 			t.Errorf("%d jobs were booked after nothing held them any more, want %d", booked, 2*tenants)
 		}
 	})
+}
+
+// TestLateJobIsNotPassedForEver: a job that always comes a second after its slot stands in a lane to which more jobs come
+// than may start. These take over some of its slots, and not all that it gets: it starts soon.
+func TestLateJobIsNotPassedForEver(t *testing.T) {
+	t.Parallel()
+	scopes, options := globalScope(throttle.PerSecond(5)), throttle.Options{Lookahead: time.Second}
+	for name, s := range map[string]throttletest.Subject{
+		"scripts": newScripted(newThrottle(t, miniClient(t), scopes, &options)),
+		"model":   throttletest.NewModel(scopes, options),
+	} {
+		t.Run(name, func(t *testing.T) { lateJobStarts(t, s) })
+	}
+}
+
+func lateJobStarts(t *testing.T, s throttletest.Subject) {
+	t.Helper()
+	comes := make(map[string]time.Time) // the jobs in line that have a slot, and when they come
+	now, slots, started := dawn, 0, false
+	booked := func(id string, slot time.Time) {
+		if id == "late" {
+			slots++
+			slot = slot.Add(time.Second)
+		}
+		comes[id] = slot
+	}
+	ask := func(id string) {
+		r, err := s.Reserve(now, throttle.Job{ID: id, Weight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(comes, id)
+		switch r.Outcome {
+		case throttle.Booked:
+			booked(id, r.Start)
+		case throttle.Granted:
+			started = started || id == "late"
+		}
+	}
+	for i := range 20 {
+		ask(fmt.Sprint("before", i))
+	}
+	ask("late")
+	for i := 0; i < 1200 && !started; i++ {
+		now = now.Add(50 * time.Millisecond)
+		pulled, err := s.Pull(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range pulled.Booked {
+			booked(r.Job.ID, r.Start)
+		}
+		if i%3 == 0 {
+			ask(fmt.Sprint("new", i))
+		}
+		for _, id := range slices.Sorted(maps.Keys(comes)) {
+			if !comes[id].After(now) {
+				ask(id)
+			}
+		}
+		for _, r := range pulled.Overdue {
+			if r.Job.ID == "late" && comes["late"].IsZero() {
+				comes["late"] = now.Add(time.Second)
+			}
+		}
+	}
+	t.Logf("it starts after %s, and had %d slots", now.Sub(dawn), slots)
+	if !started || slots > 8 {
+		t.Errorf("it has started: %t, after %s with %d slots; want it to start, with at most 8", started, now.Sub(dawn), slots)
+	}
 }

@@ -71,7 +71,7 @@ func (r *run) equal(other *run) bool {
 
 func (r *record) equal(other *record) bool {
 	return r.state == other.state && r.slot == other.slot && r.arrival == other.arrival && r.lane == other.lane &&
-		r.counted == other.counted && slices.Equal(r.costs, other.costs)
+		r.counted == other.counted && r.taken == other.taken && slices.Equal(r.costs, other.costs)
 }
 
 func (l *lane) equal(other *lane) bool {

@@ -3,6 +3,10 @@ package line
 // lateAfter is how long after its slot a booked job is late. As a rule a job comes before its slot.
 const lateAfter = 100_000
 
+// mostTaken is how many of a job's slots in a row are taken over. The next one is kept, so that a job that always comes
+// late starts.
+const mostTaken = 3
+
 // lateFrom returns when a pull notes a booked job as late, or as overdue if its grace is over first.
 func (l *Line) lateFrom(slot int64) int64 { return slot + min(lateAfter, l.settings.Grace) }
 

@@ -58,6 +58,7 @@ type record struct {
 	arrival int64
 	lane    string
 	lost    bool // whether it has lost a slot for which its flow was charged, and not the next slot, which is free
+	taken   int  // how many of its slots in a row were taken over
 	counted bool // whether the job counts in the lengths of its scope keys' lines
 }
 

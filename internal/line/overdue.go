@@ -40,6 +40,7 @@ func (p *puller) reportOverdue(told Told) {
 		again += toldAgain
 	}
 	p.makeOverdue(told.ID, again)
+	p.jobs[told.ID].taken = 0
 }
 
 // reportAgain reports a job again that has still not come.
@@ -68,7 +69,9 @@ func (p *puller) lookAtBooking(id string) {
 	ends := known.slot + p.settings.Grace
 	if p.now < ends && !p.isOfLaterClock(known.slot) {
 		if timer, _ := p.timers.get("=" + id); timer > known.slot {
-			p.noteLate(id, known)
+			if p.takenOver(id) < mostTaken {
+				p.noteLate(id, known)
+			}
 			p.timers.set("="+id, ends)
 			return
 		}

@@ -18,6 +18,7 @@ func (l *Line) takeOver(job Job, lane *lane, arrival int64) (Answer, bool) {
 	}
 	l.unbook(id, late)
 	l.makeOverdue(id, late.slot+l.settings.Grace)
+	late.taken++
 	l.chargeDifference(lane, late.costs, job.Costs)
 	if known := l.jobs[job.ID]; known != nil {
 		if known.lost { // it has paid for another slot

@@ -16,13 +16,16 @@ type Full struct {
 func (l *Line) note(id string, r *record) {
 	r.counted = l.settings.Counts
 	if before := l.jobs[id]; before != nil {
-		r.counted, r.lost = before.counted, before.lost && r.state != overdue
+		r.counted, r.taken, r.lost = before.counted, before.taken, before.lost && r.state != overdue
 	}
 	l.jobs[id] = r
 }
 
 // hasLost reports whether a job has lost a slot for which its flow was charged.
 func (l *Line) hasLost(id string) bool { return l.jobs[id] != nil && l.jobs[id].lost }
+
+// takenOver returns how many of a job's slots in a row were taken over.
+func (l *Line) takenOver(id string) int { return l.jobs[id].taken }
 
 // Length returns how long the line of a scope key is: the jobs that wait, are booked or overdue, and are counted.
 func (l *Line) Length(name string) (length Length) {

@@ -83,7 +83,7 @@ local function wait(job, lane, at, key, holder, other, back)
   end
   if later then write('LINSERT', lane.list, 'BEFORE', later, element) else write('RPUSH', lane.list, element) end
   if lane.jobs == 1 then expire(lane.list) elseif rank == 0 then look_anew(lane, arrival) end
-  local marks = marks_of(job.record, has_lost(job.record))
+  local marks = marks_of(job.record, has_lost(job.record), taken_over(job.record))
   note(job.id, job.record, waiting_record(arrival, job.costs_text, marks, lane.text))
   expire(jobs, timers)
   in_line.any = true
@@ -157,7 +157,7 @@ local function redeem(job, lane, slot)
     note(job.id, job.record)
     return grant(job.id, lane, job.costs, at, job.arrival)
   end
-  local marks = marks_of(job.record, not has_lost(job.record)) -- to lose a slot again costs a turn
+  local marks = marks_of(job.record, not has_lost(job.record), taken_over(job.record)) -- the next costs a turn
   local lost = waiting_record(arrival, job.costs_text, marks, lane.text)
   note(job.id, job.record, lost)
   job.record = lost

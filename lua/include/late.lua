@@ -2,16 +2,15 @@
 -- uses: records, waiting
 local LATE = prefix .. 'late:' -- and a lane: the jobs that were noted as late, by slot
 local LATE_AFTER = 100000 -- us after its slot; a job comes before its slot as a rule
+local MOST_TAKEN = 3 -- of a job's slots in a row are taken over
 local LATE_AT_ONCE = 10 -- how many late jobs one look reads: those before the first may have come, or have no record
 
 -- When a pull notes a booked job as late, or as overdue if its grace is over first.
 local function late_from(slot) return slot + min(LATE_AFTER, grace) end
-
 local function note_late(id, slot, lane)
   write('ZADD', LATE .. lane, slot, id)
   expire(LATE .. lane)
 end
-
 local function forget_late(id, lane) write('ZREM', LATE .. lane, id) end
 
 -- The late job of a lane with the earliest slot, its record, and the slot, the costs and the arrival there; nil if none
@@ -29,11 +28,11 @@ local function first_late(lane)
 end
 
 -- Ends the booking of a job that has not come. It keeps its position for a while, and its flow pays anew for its next
--- booking. again: when a pull reports it, again or for the first time.
-local function make_overdue(id, costs_text, arrival, lane, before, again)
-  note(id, before, booking_record(0, costs_text, arrival, marks_of(before, false), lane))
+-- booking. again: when a pull reports it, again or for the first time; taken: marks of slots taken over.
+local function make_overdue(id, costs_text, arrival, lane, before, again, taken)
+  note(id, before, booking_record(0, costs_text, arrival, marks_of(before, false, taken), lane))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
   write('ZADD', overdues, format('%d', again), id)
   expire(jobs, timers, overdues)
 end
-return late_from, note_late, forget_late, first_late, make_overdue
+return MOST_TAKEN, late_from, note_late, forget_late, first_late, make_overdue

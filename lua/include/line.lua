@@ -70,10 +70,10 @@ local function blocked(lane, costs, at, key)
 end
 
 -- Books a job in every ledger, whatever the modes are: they may be others when the booking is taken back. Remembers
--- when it is late if the job does not come. before: the job's record so far, nil for none.
-local function promise(id, lane, costs_text, costs, at, arrival, before)
+-- when it is late if the job does not come. was: the job's record so far, nil for none.
+local function promise(id, lane, costs_text, costs, at, arrival, was)
   for i = 1, #lane do book(lane[i], at, costs[i]) end
-  note(id, before, booking_record(at, costs_text, arrival, marks_of(before, has_lost(before)), lane.text))
+  note(id, was, booking_record(at, costs_text, arrival, marks_of(was, has_lost(was), taken_over(was)), lane.text))
   write('ZADD', timers, format('%d', late_from(at)), BOOKING .. id)
 end
 

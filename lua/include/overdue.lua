@@ -18,7 +18,7 @@ end
 
 -- Reports a job that should ask again.
 local function report_overdue(id, slot, costs_text, arrival, text, before)
-  make_overdue(id, costs_text, arrival, text, before, puller.delivers and now + TOLD_AGAIN or now)
+  make_overdue(id, costs_text, arrival, text, before, puller.delivers and now + TOLD_AGAIN or now, '')
   if puller.delivers then add_job(puller.overdue, id, slot, text) end
 end
 
@@ -44,7 +44,7 @@ local function look_at_booking(id, timer)
   local ends = slot + grace
   if now < ends and ends <= horizon + STEPPED_BACK + grace then
     if timer > tonumber(slot) then
-      note_late(id, slot, text)
+      if #taken_over(record) < MOST_TAKEN then note_late(id, slot, text) end
       return write('ZADD', timers, format('%d', ends), BOOKING .. id)
     end
     add_job(puller.booked, id, slot, text)

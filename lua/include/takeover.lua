@@ -1,11 +1,9 @@
--- The room of late jobs. A booked job that does not come to its slot would leave its room unused: the next job of its
--- lane that asks takes the room over.
+-- The room of late jobs: the next job of their lane that asks takes it over.
 -- uses: entries, records, waiting, placing, queue, late, line
 local overtaken = {} -- by ID: whether this call has made a job overdue, so that its record is another now
 
 -- Gives a job the room and the turn of a late job of its lane that weighs as much or more, for a start now. Returns
--- false if there is none, if starts leave no room, or if now is after the job's deadline. The late job is overdue from
--- now on.
+-- false if there is none, starts leave no room, or now is after its deadline. The late job is overdue from now on.
 local function take_over(job, lane)
   local id, record, slot, costs_text, arrival = first_late(lane.text)
   if not id or job.plan or job.latest < 0 then return false end
@@ -15,13 +13,11 @@ local function take_over(job, lane)
   budget.left = budget.left - 60
   unbook(id, record)
   overtaken[id] = true
-  make_overdue(id, costs_text, arrival, lane.text, record, slot + grace)
+  make_overdue(id, costs_text, arrival, lane.text, record, slot + grace, format('%s^', taken_over(record)))
   charge_difference(lane, costs, job.costs)
   if has_lost(job.record) then charge(lane, costs_of(lane, match(job.record, '%S+ (%S+)')), -1) end -- for another slot
-  if job.record then
-    if parse_waiting(job.record) then leave_lane(job.id, lane) end
-    note(job.id, job.record)
-  end
+  if parse_waiting(job.record or '') then leave_lane(job.id, lane) end
+  if job.record then note(job.id, job.record) end
   return true
 end
 return overtaken, take_over

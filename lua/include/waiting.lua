@@ -19,9 +19,13 @@ end
 
 -- Whether a job has lost a slot for which its flow has paid, so that its next slot is free.
 local function has_lost(record) return match(record or '', '= %S+$') ~= nil end
+-- How many of a job's slots in a row were taken over: a "^" for each.
+local function taken_over(record) return match(record or '', ' (%^+) ') or '' end
 
--- The marks of a job's next record: "+ " if it is counted, "= " if the job has lost a slot.
-local function marks_of(before, lost) return (is_counted(before) and '+ ' or '') .. (lost and '= ' or '') end
+-- The marks of a job's next record: "+ " if it is counted, those of slots taken over, "= " if it has lost a slot.
+local function marks_of(before, lost, taken)
+  return (is_counted(before) and '+ ' or '') .. (taken ~= '' and taken .. ' ' or '') .. (lost and '= ' or '')
+end
 
 -- The field ALL, and those of a lane's scope keys.
 local function fields_of(text)
@@ -94,4 +98,4 @@ local function full_in(lane, costs, bounds)
     if is_full and lane[i].mode == ENFORCE then return lane[i].name, length end
   end
 end
-return ALL, lengths, is_counted, has_lost, marks_of, read_lengths, save_lengths, note, full_in
+return ALL, lengths, is_counted, has_lost, taken_over, marks_of, read_lengths, save_lengths, note, full_in
