@@ -2,15 +2,17 @@
 -- uses: records, waiting
 local LATE = prefix .. 'late:' -- and a lane: the jobs that were noted as late, by slot
 local LATE_AFTER = 100000 -- us after its slot; a job comes before its slot as a rule
-local MOST_TAKEN = 3 -- of a job's slots in a row are taken over
+local MOST_TAKEN = 3 -- how many of a job's slots in a row are taken over; the next is kept, so that the job starts
 local LATE_AT_ONCE = 10 -- how many late jobs one look reads: those before the first may have come, or have no record
 
 -- When a pull notes a booked job as late, or as overdue if its grace is over first.
 local function late_from(slot) return slot + min(LATE_AFTER, grace) end
+
 local function note_late(id, slot, lane)
   write('ZADD', LATE .. lane, slot, id)
   expire(LATE .. lane)
 end
+
 local function forget_late(id, lane) write('ZREM', LATE .. lane, id) end
 
 -- The late job of a lane with the earliest slot, its record, and the slot, the costs and the arrival there; nil if none

@@ -1,4 +1,5 @@
--- The room of late jobs: the next job of their lane that asks takes it over.
+-- The room of late jobs. A booked job that does not come to its slot would leave its room unused: the next job of its
+-- lane that asks takes the room over.
 -- uses: entries, records, waiting, placing, queue, late, line
 local overtaken = {} -- by ID: whether this call has made a job overdue, so that its record is another now
 
@@ -8,14 +9,18 @@ local function take_over(job, lane)
   local id, record, slot, costs_text, arrival = first_late(lane.text)
   if not id or job.plan or job.latest < 0 then return false end
   local costs = costs_of(lane, costs_text)
-  for i = 1, #lane do if job.costs[i] > costs[i] then return false end end
+  for i = 1, #lane do
+    if job.costs[i] > costs[i] then return false end
+  end
   if earliest(lane, job.costs, now, false, ENFORCE) > now or not may_start(lane, job.costs, now) then return false end
   budget.left = budget.left - 60
   unbook(id, record)
   overtaken[id] = true
   make_overdue(id, costs_text, arrival, lane.text, record, slot + grace, format('%s^', taken_over(record)))
   charge_difference(lane, costs, job.costs)
-  if has_lost(job.record) then charge(lane, costs_of(lane, match(job.record, '%S+ (%S+)')), -1) end -- for another slot
+  if has_lost(job.record) then -- its flow has paid for another slot too
+    charge(lane, costs_of(lane, match(job.record, '%S+ (%S+)')), -1)
+  end
   if parse_waiting(job.record or '') then leave_lane(job.id, lane) end
   if job.record then note(job.id, job.record) end
   return true

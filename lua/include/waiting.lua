@@ -19,7 +19,8 @@ end
 
 -- Whether a job has lost a slot for which its flow has paid, so that its next slot is free.
 local function has_lost(record) return match(record or '', '= %S+$') ~= nil end
--- How many of a job's slots in a row were taken over: a "^" for each.
+
+-- The marks of a job's slots that were taken over in a row: a "^" for each.
 local function taken_over(record) return match(record or '', ' (%^+) ') or '' end
 
 -- The marks of a job's next record: "+ " if it is counted, those of slots taken over, "= " if it has lost a slot.
