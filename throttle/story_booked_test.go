@@ -119,8 +119,8 @@ func TestRaisedLimitMovesNoBookingLater(t *testing.T) {
 	})
 }
 
-// TestLighterJobLeavesRoom: a heavy job has a slot, and a light one starts there: the heavy job, which weighs less now, or
-// a job that takes over the slot. The next pull books what waits for the room that is left.
+// TestLighterJobLeavesRoom: a heavy job has a slot, and a light one starts there: the heavy job, which weighs less
+// now, or a job that takes over the slot. The next pull books what waits for the room that is left.
 func TestLighterJobLeavesRoom(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

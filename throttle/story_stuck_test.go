@@ -363,8 +363,8 @@ func TestAllAreLookedAtAnew(t *testing.T) {
 	})
 }
 
-// TestLateJobIsNotPassedForEver: a job that always comes a second after its slot stands in a lane to which more jobs come
-// than may start. These take over some of its slots, and not all that it gets: it starts soon.
+// TestLateJobIsNotPassedForEver: a job that always comes a second after its slot stands in a lane to which more jobs
+// come than may start. These take over some of its slots, and not all that it gets: it starts soon.
 func TestLateJobIsNotPassedForEver(t *testing.T) {
 	t.Parallel()
 	scopes, options := globalScope(throttle.PerSecond(5)), throttle.Options{Lookahead: time.Second}
@@ -429,6 +429,6 @@ func lateJobStarts(t *testing.T, s throttletest.Subject) {
 	}
 	t.Logf("it starts after %s, and had %d slots", now.Sub(dawn), slots)
 	if !started || slots > 8 {
-		t.Errorf("it has started: %t, after %s with %d slots; want it to start, with at most 8", started, now.Sub(dawn), slots)
+		t.Errorf("it has started: %t, after %s with %d slots; want a start and at most 8", started, now.Sub(dawn), slots)
 	}
 }

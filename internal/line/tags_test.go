@@ -37,8 +37,8 @@ func TestTurnsAfterHugeWork(t *testing.T) {
 	}
 }
 
-// TestTakingOverIsPaidOnce: a job that has lost its slot, for which its flow has paid, takes over that of a late job. Its
-// flow has then paid for one start.
+// TestTakingOverIsPaidOnce: a job that has lost its slot, for which its flow has paid, takes over that of a late job.
+// Its flow has then paid for one start.
 func TestTakingOverIsPaidOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {per(3, 10*second)}, "tenant": nil}))
