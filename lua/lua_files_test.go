@@ -196,7 +196,7 @@ func checkArguments(t *testing.T, f, shared file) {
 // Limits of a reader and of Lua. Lua allows 200 locals in a function, and the body of a script is one function; a
 // function may use 60 locals of the functions around it.
 const (
-	mostLines      = 3808 // the most lines of all files, with comments
+	mostLines      = 3809 // the most lines of all files, with comments
 	mostLocals     = 28   // the most locals at the top of a file
 	mostOfAll      = 188  // the most locals at the top of a script as it runs
 	mostUpvalues   = 60

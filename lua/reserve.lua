@@ -150,7 +150,7 @@ for i = 1, #asked do
   }
   local fine, said = pcall(function()
     local lane = lane_of(asked[i].lane)
-    if seen[id] or overtaken[id] then record = call('HGET', jobs, id) end -- it was decided on before
+    if seen[id] or gave_way[id] then record = call('HGET', jobs, id) end -- it was decided on before
     seen[id], job.costs = true, costs_of(lane, costs_text)
     return decide(job, lane, record or nil)
   end)

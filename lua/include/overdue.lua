@@ -1,4 +1,5 @@
--- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
+-- What one pull may still do, what it returns, and overdue jobs: before they came, the grace of their bookings was
+-- over, or another job had taken over their slots.
 -- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
 -- uses: records, waiting, key, queue, late, line
 local TOLD_AGAIN = 1000000 -- us

@@ -261,8 +261,8 @@ end
 
 -- The same. What a search has found is known until a ledger of the scope key changes: jobs that wait change none.
 local function search_on(key, at, cost, promises)
-  local place, before = promises and at or -at, asked
-  local known = key.known[place]
+  local index, before = promises and at or -at, asked -- with and without bookings, beside each other
+  local known = key.known[index]
   if known and known.cost == cost and asked + known.asked <= MOST_ASKED then
     asked = asked + known.asked
     return known.start, known.holder
@@ -270,7 +270,7 @@ local function search_on(key, at, cost, promises)
   local start, holder = search(key, at, cost, promises)
   budget.left = budget.left - 15 * (asked - before)
   if asked <= MOST_ASKED then
-    key.known[place] = { cost = cost, start = start, holder = holder, asked = asked - before }
+    key.known[index] = { cost = cost, start = start, holder = holder, asked = asked - before }
   end
   return start, holder
 end
